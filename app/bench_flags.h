@@ -33,10 +33,10 @@ struct BenchLoaderOptions {
 /// Options of `tandem bench optimizer`, which times an update of all parameters on one
 /// thread.
 struct BenchOptimizerOptions {
-  // Only the setting `device` is used.
+  // Settings, of which only `device` is used.
   RunConfig config;
   std::vector<OptimizerKind> optimizers;
-  // The default is the number of parameters of the model `net`.
+  // Number of parameters to update. The default is the number in the model `net`.
   int64_t parameters = 1'199'882;
   int64_t repeats = 41;
   bool json = false;

@@ -13,7 +13,7 @@
 
 namespace tandem::app {
 
-/// Thrown by parse() after it printed the text of --help or --describe.
+/// Exception that parse() throws after it has printed the text of --help or --describe.
 struct HelpShown {};
 
 /// Returns the error of a command whose output could not be written.

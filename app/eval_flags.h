@@ -17,7 +17,7 @@ struct EvalOptions {
   std::string data;
   int64_t limit = 0;
   int64_t batch_size = 1000;
-  // Only the setting `device` is used.
+  // Settings, of which only `device` is used.
   RunConfig config;
 };
 

@@ -31,14 +31,14 @@ class TorchrunVariables {
 
   explicit TorchrunVariables(GetEnv get = get_env) : get_(std::move(get)) {}
 
-  /// Returns the arguments with a flag added for each variable that is set and whose
-  /// flag is missing, so that workers and config.toml also get its value. If the
-  /// variable RANK is set, adds no flags. Throws ConfigError, with the name of the
-  /// variable, for an invalid value.
+  /// Returns the arguments, with a flag added for each variable that is set and whose
+  /// flag is missing. Workers and config.toml thus also get the values of the
+  /// variables. If the variable RANK is set, adds no flags. Throws ConfigError, with
+  /// the name of the variable, for an invalid value.
   Arguments add_flags(Arguments arguments, Command command);
 
-  /// Returns all these variables with empty values. Add them to the environment of a
-  /// process of another run, so that it ignores this run's variables.
+  /// Returns the variables of torchrun's flags with empty values. Add them to the
+  /// environment of a process of another run, so that it ignores this run's variables.
   static Variables none();
 
   /// Logs the number of ranks and the used variables, if any.

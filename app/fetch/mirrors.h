@@ -11,12 +11,12 @@ namespace tandem::app {
 
 /// A file that can be downloaded.
 struct RemoteFile {
-  // Consists of letters, digits and -_.+ and does not begin with a dot. Such a name
+  // File name of letters, digits and -_.+ that does not begin with a dot. Such a name
   // cannot refer to another folder and needs no escapes in a URL.
   std::string name;
   // Size in bytes, 1 or more.
   int64_t size = 0;
-  // 64 lower-case hex digits.
+  // SHA-256 of the file, as 64 lower-case hex digits.
   std::string sha256;
 };
 
@@ -33,7 +33,7 @@ struct RemoteSet {
   // URLs of the folders that have the files, at least one. Each begins with http://,
   // https:// or file:// and ends with a slash.
   std::vector<std::string> urls;
-  // At least one file.
+  // Files of the data set, at least one.
   std::vector<RemoteFile> files;
   // Archive that contains the files; nullopt if the files are downloaded separately.
   std::optional<RemoteArchive> archive;
@@ -44,7 +44,7 @@ using Mirrors = std::map<std::string, RemoteSet>;
 
 /// Reads a text in the format of mirrors.toml; `name` is the file's name in messages. A
 /// data set in the text replaces the data set with the same name in `known`. If the
-/// text lists no files for it, it keeps the files in `known`.
+/// text lists no files for a data set, the files are those in `known`.
 ///
 /// Throws ConfigError with file and line for invalid TOML, for a key that is missing,
 /// unknown or of a wrong type, and for invalid values.

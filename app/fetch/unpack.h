@@ -11,9 +11,9 @@ namespace tandem::app {
 /// `set`. Names in the archive are not used as paths, and its other members are
 /// ignored.
 ///
-/// Throws DataError if the archive is damaged or lacks a file, if a file has another
-/// SHA-256, if the folder cannot be written, or if a signal requests a stop
-/// (stop_signal()).
+/// Throws DataError if the archive is damaged or lacks a file, or if a file has another
+/// SHA-256. Also throws it if the folder cannot be written, or if a signal requests a
+/// stop (stop_signal()).
 void unpack(const std::string& path, const RemoteSet& set, const std::string& folder);
 
 }  // namespace tandem::app

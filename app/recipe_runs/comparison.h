@@ -17,7 +17,8 @@ struct ComparisonFlags {
   int repeats = 1;
   std::string out;
 };
-/// Adds the flags. `flags.repeats` is the default of --repeat.
+/// Adds the flags of ComparisonFlags to `app`. `flags.repeats` is the default of
+/// --repeat.
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
 /// Parses the arguments and replaces the names of installed recipes by their paths.
 void parse_comparison(
@@ -29,7 +30,7 @@ std::string comparison_directory(const std::string& out, const std::string& kind
 
 /// A comparison of runs, with its settings.
 struct Comparison {
-  // "compare" or "scaling".
+  // Name of the command: "compare" or "scaling".
   std::string kind;
   std::vector<PlannedRun> runs;
   int repeats = 1;

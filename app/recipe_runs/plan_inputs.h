@@ -20,9 +20,9 @@ struct PlanInputs {
 
 /// Measures the inputs on this machine, which takes some seconds. Runs `tandem bench
 /// step` with `step_flags`: first one process, then `ranks_per_node` processes at the
-/// same time. Runs `tandem bench allreduce` twice: among the ranks of a node (with shm,
-/// or gloo if this build has no shm), and between two ranks with gloo, to measure the
-/// CPU time of communication.
+/// same time. Runs `tandem bench allreduce` among the ranks of a node, with shm, or
+/// with gloo if this build has no shm. Also runs it between two ranks with gloo, to
+/// measure the CPU time of communication.
 ///
 /// `halves`: whether gradients are sent in a 16-bit format. Throws the error of a bench
 /// that fails.
@@ -34,9 +34,9 @@ PlanInputs measure_inputs(const Arguments& step_flags, int ranks_per_node, bool 
 /// includes the all-reduce on the host.
 ///
 /// `gradient_bytes`: size of all gradients; 0 to read it from summary.json, which has
-/// no such size for a run of one rank. `overlap`: fraction of the step before its end,
-/// during which buckets become ready at equal intervals. Throws DataError for missing
-/// or damaged files, and ConfigError if the run does not have these inputs.
+/// no such size for a run of one rank. `overlap`: fraction of the step time, at the end
+/// of the step, in which the buckets become ready at equal intervals. Throws DataError
+/// for missing or damaged files, and ConfigError if the run does not have these inputs.
 PlanInputs inputs_from_run(
     const std::string& directory, double gradient_bytes, double bucket_bytes,
     double overlap);

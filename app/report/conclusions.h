@@ -11,7 +11,7 @@ namespace tandem::app {
 
 /// The winner among the runs of a table.
 struct Winner {
-  // Index in Conclusions::runs.
+  // Index of the winner in Conclusions::runs.
   size_t run = 0;
   // Point at which the run's curve reaches the target or ends: seconds of training and
   // percent. In a table of `tandem scaling`, the number of ranks and the speed-up.

@@ -9,7 +9,7 @@ namespace tandem::app {
 
 inline constexpr double kMegabyte = 1e6;
 
-/// Returns the number with a key in a row of table.json; nullopt if there is none.
+/// Returns the number under a key of a row of table.json; nullopt if there is none.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -20,13 +20,13 @@ inline std::optional<double> number_in(
   return found->get<double>();
 }
 
-/// Returns the text with a key in a row; "" if there is none.
+/// Returns the text under a key of a row; "" if there is none.
 inline std::string text_in(const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Returns the object or list with a key in a row; null if there is none.
+/// Returns the object or list under a key of a row; null if there is none.
 inline nlohmann::ordered_json part_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);

@@ -39,7 +39,7 @@ class CommError : public Error {
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
 
-  /// The backend's message.
+  /// The backend's message, without the name of the operation.
   const std::string& cause() const {
     return cause_;
   }
@@ -82,7 +82,7 @@ int exit_code(const std::exception& error);
 /// is 2 or kExitStopped, otherwise 1.
 int known_exit_code(int code);
 
-/// Throws the error with this exit code: ConfigError for 2, StoppedError for
+/// Throws an error whose exit code is `code`: ConfigError for 2, StoppedError for
 /// kExitStopped, Error for other codes.
 [[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 

@@ -6,14 +6,14 @@
 
 namespace tandem {
 
-/// An exclusive lock between processes: the kernel's lock (flock) on a file that
-/// contains the name of its holder.
+/// An exclusive lock between processes: the kernel's lock (flock) on a file. The file
+/// contains the name of the process that has the lock.
 ///
 /// The destructor removes the file. If the process is killed, the kernel releases the
 /// lock, and the remaining file has no effect. On NFS the lock works between hosts.
 class FileLock {
  public:
-  /// Does not lock; see try_lock().
+  /// Stores the path of the lock file. Call try_lock() to lock the file.
   explicit FileLock(std::string path) : path_(std::move(path)) {}
   /// Creates missing directories and waits for the lock. Throws DataError if the file
   /// cannot be locked, or if another process still has the lock at `deadline`. The
@@ -33,10 +33,11 @@ class FileLock {
     // The file system does not support locks; errno has the reason.
     no_locks
   };
-  /// Tries to lock, without waiting.
+  /// Tries to lock the file, without waiting.
   Result try_lock();
 
-  /// Returns the name of the process that has the lock: "process 7 on host NAME".
+  /// Returns the name of the process that has the lock, such as "process 7 on host
+  /// NAME".
   std::string holder() const;
 
   const std::string& path() const {

@@ -19,15 +19,15 @@ std::string read_file(
 /// Replaces a file atomically. `write` gets a descriptor of a new file in the same
 /// directory. The new file is then flushed to disk and renamed to `path`, so readers
 /// see either the old or the new file, never a part. The user's umask determines the
-/// mode.
+/// mode of the new file.
 ///
-/// Throws DataError. If writing fails, the old file stays and the new file is removed.
-/// If only the rename cannot be flushed to disk, the new file is in place.
+/// Throws DataError on failure. If writing fails, the old file stays and the new file
+/// is removed. If only the rename cannot be flushed to disk, the new file is in place.
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
-/// Writes `size` bytes to a descriptor. Throws DataError if that fails; `path` is the
-/// name of the file in the error.
+/// Writes `size` bytes to a descriptor. Throws DataError if a write fails; `path` is
+/// the name of the file in the error.
 void write_all(int fd, const void* data, size_t size, const std::string& path);
 
 /// Removes temporary files that replace_file() left next to `path` when its process was
@@ -35,15 +35,16 @@ void write_all(int fd, const void* data, size_t size, const std::string& path);
 /// directory cannot be read.
 void remove_unfinished(const std::string& path);
 
-/// Creates a directory and its parents, and flushes the new entry to disk. Throws
-/// DataError.
+/// Creates a directory and its missing parents, and flushes the new entry to disk.
+/// Throws DataError if the directory cannot be created.
 void make_directories(const std::string& path);
 
 /// Flushes a directory to disk, so that renames in it survive a power failure, if the
-/// file system supports that. Throws DataError.
+/// file system supports that. Throws DataError if flushing fails.
 void sync_directory(const std::string& path);
 
-/// Removes a file, or a directory and its content. A missing path is not an error.
+/// Removes a file, or a directory and its content. Ignores errors, such as a missing
+/// path.
 void remove_all(const std::string& path);
 
 /// Returns whether a path exists.

@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// Returns the bytes that this process can allocate without swapping or being killed:
-/// the machine's available memory, bounded by `ulimit -v` and by the limit of the
-/// process's control group (version 2).
+/// Returns the bytes that this process can allocate without swapping or being killed.
+/// This is the machine's available memory, bounded by `ulimit -v` and by the limit of
+/// the process's control group (version 2).
 int64_t free_memory();
 
 /// Returns how many processes of this process's control group the kernel has killed
@@ -16,8 +16,9 @@ int64_t free_memory();
 /// no counter.
 int64_t num_memory_kills();
 
-/// As above, for the control groups that the file `groups` lists in the format of
-/// /proc/self/cgroup. `root` is the folder with the files of all groups.
+/// Overloads for tests, which read other control groups than those of this process. The
+/// file `groups` lists the groups in the format of /proc/self/cgroup. `root` replaces
+/// /sys/fs/cgroup.
 int64_t free_memory(const std::string& groups, const std::string& root);
 int64_t num_memory_kills(const std::string& groups, const std::string& root);
 

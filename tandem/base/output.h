@@ -46,9 +46,9 @@ class NoSigpipe {
 /// which creates a separate description. A socket is written with MSG_DONTWAIT. Files
 /// and devices never block.
 ///
-/// If a pipe or terminal cannot be opened again (it belongs to another user), each
-/// write is shorter than a pipe's buffer and is made only if there is room. Such a
-/// write can still block if another process fills the pipe after the check.
+/// A pipe or terminal of another user cannot be opened again. Each write is then
+/// shorter than a pipe's buffer, and is made only if there is room. Such a write can
+/// still block if another process fills the pipe after the check.
 class Outlet {
  public:
   /// `fd` belongs to the caller and must outlive the object.
@@ -84,7 +84,7 @@ constexpr std::chrono::milliseconds kReaderPatience(500);
 /// and saving a checkpoint has priority. If the reader then reads nothing for
 /// kReaderPatience, the call drops the rest of the text, and later calls do not wait.
 ///
-/// Returns 0, or an errno if text was lost: ETIMEDOUT if it was dropped.
+/// Returns 0, or an errno if text was lost: ETIMEDOUT if the call dropped it.
 int write_output(int fd, const std::string& text);
 
 /// Makes write_output() assume that this process has to stop. Safe in a signal handler.
@@ -101,12 +101,12 @@ void hurry_output();
 /// opened.
 void reserve_standard_streams();
 
-/// Writes to standard output or error immediately, without SIGPIPE. Waits for a stalled
-/// reader as write_output() does. Returns 0, or an errno if text was lost.
+/// Writes `text` to standard output or error immediately, without SIGPIPE. Waits for a
+/// stalled reader as write_output() does. Returns 0, or an errno if text was lost.
 int print_now(std::FILE* stream, const std::string& text);
 
-/// Ignores SIGPIPE for the whole process, so that a reader that closes this process's
-/// output does not end it. Output for that reader is lost. Programs started by exec
+/// Ignores SIGPIPE in the whole process, which would otherwise end when a reader closes
+/// the process's output. Output for that reader is lost. Programs started by exec
 /// inherit the setting, so call it only before starting tandem's own programs.
 void ignore_closed_readers();
 

@@ -47,11 +47,12 @@ struct ProcessOptions {
 };
 
 /// A child process with its own process group, started by fork and exec, or by a fork
-/// server (launch/fork_server.h). The kernel kills it when the thread that started it
-/// ends.
+/// server (launch/fork_server.h). The kernel kills the process when the thread that
+/// started the process ends.
 class Process {
  public:
-  /// Starts the program. Throws ConfigError if it does not exist or cannot be executed.
+  /// Starts the program. Throws ConfigError if the program does not exist or cannot be
+  /// executed.
   explicit Process(const ProcessOptions& options);
   /// Takes ownership of a running child and of the read ends of its pipes. A descriptor
   /// of -1 means that there is no pipe.

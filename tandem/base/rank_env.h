@@ -38,8 +38,8 @@ std::optional<std::string> get_env(const std::string& name);
 
 /// Returns the rank of this process, or nullopt if no launcher started it.
 ///
-/// It reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-/// (torchrun, Kubeflow). If RANK is not set, it reads the variables of Open MPI, SLURM
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+/// (torchrun, Kubeflow). If RANK is not set, reads the variables of Open MPI, SLURM
 /// (inside srun) or PMI. If LOCAL_WORLD_SIZE is not set, a loopback MASTER_ADDR or a
 /// SLURM step of one node means that all ranks are on this host. If MASTER_PORT is not
 /// set, a SLURM step uses a port from 15000 to 31383, computed from the numbers of the

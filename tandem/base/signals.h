@@ -4,10 +4,10 @@ namespace tandem {
 
 /// Installs signal handlers that set flags for a training loop.
 ///
-/// Call it from the main thread before LibTorch computes. It starts a thread that runs
-/// the handler, and blocks the signals in the calling thread and in all threads that
-/// start later. A thread that already runs LibTorch's kernels may also run the handler,
-/// which can corrupt memory.
+/// Call it from the main thread before LibTorch computes. The call starts a thread that
+/// runs the handlers, and blocks the signals in the calling thread and in all threads
+/// that start later. A thread that already runs LibTorch's kernels may also run a
+/// handler, which can corrupt memory.
 ///
 /// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request to save
 /// and stop. SIGUSR1 requests to save, or to save and stop (stop_on_sigusr1()). The

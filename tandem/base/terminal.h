@@ -12,8 +12,8 @@ bool is_terminal(int fd);
 /// Kinds of emphasized text.
 enum class Emphasis { error, warning, result };
 
-/// Returns the text in red, yellow or bold if is_terminal(fd) and NO_COLOR is empty or
-/// not set, otherwise the unchanged text.
+/// Returns the text in red (error), yellow (warning) or bold (result). Returns the
+/// unchanged text if is_terminal(fd) is false or NO_COLOR is not empty.
 std::string emphasised(int fd, Emphasis emphasis, const std::string& text);
 
 }  // namespace tandem

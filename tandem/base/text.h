@@ -32,7 +32,7 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
-/// Returns whether a text ends with another.
+/// Returns whether `text` ends with `end`.
 inline bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() &&
          text.compare(text.size() - end.size(), end.size(), end) == 0;

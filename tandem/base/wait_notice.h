@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Decides when a process logs which processes it waits for: after 5 s, then whenever
-/// the missing processes have changed, and at least every 60 s.
+/// Schedule of the messages of a process that waits for others. The first message is
+/// due after 5 s, the next when the missing processes change, or after 60 s.
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;

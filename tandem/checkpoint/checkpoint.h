@@ -30,7 +30,7 @@ struct Position {
 /// The lowest test loss of a run so far.
 struct BestTest {
   double loss = std::numeric_limits<double>::infinity();
-  // -1 before the first evaluation.
+  // Step of the evaluation with this loss; -1 before the first evaluation.
   int64_t step = -1;
   int64_t evaluations_since = 0;
 };
@@ -60,23 +60,23 @@ struct CheckpointContent {
   std::string config;
   // Description of the run's data (to_text() in data/data_parts.h), "" if unknown.
   std::string data;
-  // Bytes of the ranks' files to save. Empty after loading; load_rank_file() loads
-  // them.
+  // Bytes of the ranks' files to save. Empty in a loaded checkpoint, whose files
+  // load_rank_file() reads.
   std::vector<std::string> rank_files;
   // Hashes of the ranks' files of a loaded checkpoint, by name.
   std::map<std::string, std::string> rank_hashes;
 };
 
-/// Selects the checkpoints that save_checkpoint() keeps; it removes the others.
+/// Selects the checkpoints that save_checkpoint() keeps; all others are removed.
 struct KeptCheckpoints {
   // Number of newest checkpoints to keep; 0: all.
   int64_t newest = 0;
-  // True: also keep the checkpoint of content.best.step, to which the link DIR/best
-  // points.
+  // True: also keep the checkpoint with the lowest test loss (BestTest). The link
+  // DIRECTORY/best points to this checkpoint.
   bool best = false;
 };
 
-/// A parameter or buffer of the model contains infinity or NaN.
+/// Error for a model in which a parameter or buffer contains infinity or NaN.
 class ValuesNotFinite : public DataError {
  public:
   using DataError::DataError;

@@ -23,7 +23,7 @@ struct CheckpointFiles {
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kTrainingFile = "training.safetensors";
 
-/// The checkpoint is intact, but has the format of another version of tandem.
+/// Error for an intact checkpoint that has the format of another version of tandem.
 class OtherFormat : public DataError {
  public:
   using DataError::DataError;

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// This file needs no LibTorch, because `tandem` looks for checkpoints before it starts
-// ranks.
+// This header does not depend on LibTorch, because `tandem`, which does not link
+// LibTorch, searches for checkpoints before it starts ranks.
 
 /// Returns "DIRECTORY/step-00000469".
 std::string checkpoint_path(const std::string& directory, int64_t step);

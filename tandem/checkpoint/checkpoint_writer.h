@@ -48,9 +48,9 @@ class CheckpointWriter {
       const std::string& directory, CheckpointContent content,
       const KeptCheckpoints& kept);
 
-  /// Each outcome is returned once, by poll() or wait(). While a save is in progress,
-  /// poll() returns nullopt, and wait() waits. If there is no save, both return
-  /// nullopt.
+  /// Returns the outcome of the last save, only once. While the save is in progress,
+  /// poll() returns nullopt, and wait() waits for its end. Without a save, or after the
+  /// outcome was returned, both return nullopt.
   std::optional<SaveOutcome> poll();
   std::optional<SaveOutcome> wait();
 
@@ -66,7 +66,7 @@ class CheckpointWriter {
   int64_t step_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Next task of the thread; not valid if there is none.
+  // Next save for the thread; not valid if there is none.
   std::packaged_task<std::string()> task_;
   // True if the thread ends after its next task.
   bool ends_ = false;

@@ -6,23 +6,25 @@
 
 namespace tandem {
 
-// Network files of runs with --model FILE. A run directory has a copy of the run's
-// file, RUN/network.pt2 or RUN/network.pt. So the run can be resumed and its
-// checkpoints can be evaluated if the file itself is changed or removed.
+// Network files of runs with --model FILE. The directory of a run contains a copy of
+// the file, RUN/network.pt2 or RUN/network.pt. With the copy, the run can be resumed
+// and evaluated even if the original file is changed or removed.
 
 /// Returns the path of the network file of a run with ModelKind::file. If the run
-/// resumes, the path is that of the copy in the resumed run's directory, unless
-/// `config` has another model than the run's config.toml or there is no copy.
-/// Otherwise, it is config.model.file. Throws DataError if the file does not exist.
+/// resumes with the model of the run's config.toml, this is the path of the copy in the
+/// run's directory. For another model, or without a copy, it is config.model.file.
+/// Throws DataError if the file does not exist.
 std::string network_file(const RunConfig& config);
 
 /// Copies network_file(config) into the directory of a run, atomically. Replaces the
-/// copy of an earlier run. With `resumed`, keeps an existing copy. Throws DataError.
+/// copy of an earlier run. With `resumed`, keeps an existing copy. Throws DataError if
+/// a file cannot be read or written.
 void keep_network_file(const RunConfig& config, const std::string& run, bool resumed);
 
-/// Network of a checkpoint.
+/// Identifies the network file of a checkpoint.
 struct CheckpointNetwork {
-  // Path of a file in the checkpoint's directory.
+  // Path of a file in the checkpoint's directory, from which the run's directory is
+  // found.
   std::string checkpoint;
   // Path of the network file when the run was trained.
   std::string file;
@@ -30,9 +32,10 @@ struct CheckpointNetwork {
   std::string sha256;
 };
 
-/// Returns the path of the network file of a checkpoint: `asked`, or, if it is "", the
-/// copy in the run's directory or CheckpointNetwork::file. Throws DataError if no such
-/// file exists, ConfigError if it has another SHA-256.
+/// Returns the path of the network file of a checkpoint. If `asked` is not "", the file
+/// is `asked`. Otherwise, it is the copy in the run's directory, or
+/// CheckpointNetwork::file if the copy is missing or has another SHA-256. Throws
+/// DataError if no such file exists, ConfigError if all have another SHA-256.
 std::string network_file_of(
     const CheckpointNetwork& network, const std::string& asked = "");
 

@@ -16,11 +16,11 @@ namespace tandem {
 /// Returns the name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
 
-/// Gathers the ranks' tensors on rank 0. Returns the bytes of one safetensors file for
-/// each rank, in rank order. The list is empty on other ranks, or if no rank has
-/// tensors. The files contain the name of `strategy`. The bytes do not yet contain the
-/// hashes: write_checkpoint_files() adds them, so that the ranks do not wait for
-/// hashing. Collective.
+/// Gathers the ranks' tensors on rank 0. On rank 0, returns the bytes of one
+/// safetensors file for each rank, in rank order; "" for a rank without tensors. The
+/// list is empty on other ranks, or if no rank has tensors. The files contain the name
+/// of `strategy`. The bytes do not yet contain the hashes: write_checkpoint_files()
+/// adds them, so that the ranks do not wait for hashing. Collective.
 std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);

@@ -23,15 +23,16 @@ std::string config_of_earlier_run(const RunConfig& config);
 /// (out, resume, node_rank and others) from `asked`. Throws as read_recipe().
 RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked);
 
-/// Returns the settings of `recipe` that have no effect because a resumed run keeps its
-/// own settings, such as "epochs 2 instead of 14"; "" if there are none. `run` has the
-/// settings of the earlier run, and `config` those of the resumed run.
+/// Returns the settings of `recipe` that have no effect, such as "epochs 2 instead of
+/// 14"; "" if there are none. They have no effect because a resumed run keeps its
+/// earlier settings. `run` has the settings of the earlier run, and `config` those of
+/// the resumed run.
 std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config);
 
-/// Returns the differences between `config` and `earlier`, the text of the run's
-/// config.toml, such as "lr 0.5 instead of 1.0, epochs 5 instead of 2"; "" if there are
-/// none. Ignores settings that apply to a single start.
+/// Returns the settings of `config` that differ from the run's config.toml, such as "lr
+/// 0.5 instead of 1.0, epochs 5 instead of 2"; "" if there are none. `earlier` is the
+/// text of the config.toml. Ignores settings that apply to a single start.
 std::string changed_settings(const std::string& earlier, const RunConfig& config);
 
 /// Throws ConfigError if `config` differs from `earlier`, the text of the run's

@@ -99,14 +99,13 @@ struct Summary {
 
 /// Writes the files of a run: config.toml, environment.json, metrics.jsonl,
 /// summary.json, checkpoints/, and a copy of a network file (network_file.h). Rank 0
-/// owns the directory. With an empty path, and on other ranks, nothing is written.
-/// Every file has a format_version.
+/// owns the directory. If the path is "", as on all other ranks, nothing is written.
+/// Each TOML and JSON file has a format_version.
 class RunDirectory {
  public:
   /// Creates the directory and writes config.toml, environment.json and the copy of the
-  /// network file. If `append` is
-  /// true, keeps the metrics of an earlier run. Removes unfinished files of a killed
-  /// run. Throws DataError.
+  /// network file. If `append` is true, keeps the metrics of an earlier run. Removes
+  /// unfinished files of a killed run. Throws DataError if a file cannot be written.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;

@@ -14,8 +14,8 @@ namespace tandem {
 /// its file system has no locks, the run continues without a lock.
 class RunLock {
  public:
-  /// Waits up to two seconds for a process that is ending. Throws ConfigError with the
-  /// name of the process that holds the lock.
+  /// Locks `directory`. If another process holds the lock, waits up to two seconds,
+  /// because that process may be ending. Then throws ConfigError with its name.
   [[nodiscard]] explicit RunLock(const std::string& directory);
 
  private:

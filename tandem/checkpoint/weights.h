@@ -8,8 +8,8 @@
 namespace tandem {
 
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
-/// of Python's torch.save(model.state_dict(), path) (torch_file.h). The content
-/// determines the format, not the name (weights_format.h). Removes the prefix
+/// of Python's torch.save(model.state_dict(), path) (torch_file.h). The format is
+/// detected from the content, not from the name (weights_format.h). Removes the prefix
 /// "module.", which tensors of a model wrapped in DistributedDataParallel have.
 ///
 /// Throws DataError if the file is damaged or has another format. A file of a

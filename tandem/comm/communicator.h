@@ -128,8 +128,8 @@ class Communicator {
   /// undefined `input`. The root's `output` may be its slice of `input`.
   [[nodiscard]] WorkPtr scatter(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
-  /// The inverse of scatter(): writes all ranks' `input`s, in rank order, to the root's
-  /// `output`. Other ranks pass an undefined `output`.
+  /// Writes all ranks' `input`s, in rank order, to the root's `output`: the inverse of
+  /// scatter(). Other ranks pass an undefined `output`.
   [[nodiscard]] WorkPtr gather(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
 
@@ -137,11 +137,11 @@ class Communicator {
   /// arrive in the order of their sends.
   [[nodiscard]] WorkPtr send(
       at::Tensor tensor, int peer, int tag, const std::string& label = "");
-  /// Receives a tensor from rank `peer`.
+  /// Receives a message with this tag from rank `peer` into `tensor`.
   [[nodiscard]] WorkPtr recv(
       at::Tensor tensor, int peer, int tag, const std::string& label = "");
 
-  /// Returns when all ranks have called it.
+  /// Waits until all ranks have called barrier().
   void barrier(const std::string& label = "");
 
   /// Returns the device of the operations' tensors and of tensors that the group

@@ -10,8 +10,8 @@
 namespace tandem {
 
 /// Reduces the arrays in `from`, of `count` elements each, and writes the result to
-/// each array in `to`: to[j][i] = from[0][i] + from[1][i] + ..., or the minimum or
-/// maximum. Elements are reduced in the order of `from`, and each sum is rounded to the
+/// each array in `to`. For a sum, to[j][i] = from[0][i] + from[1][i] + from[2][i] and
+/// so on. Elements are reduced in the order of `from`, and each sum is rounded to the
 /// dtype. On every CPU, results equal those of at::add_, at::minimum and at::maximum
 /// bit by bit.
 ///

@@ -40,8 +40,8 @@ struct FieldBase {
   // For help: the values of another setting with which this setting has an effect, such
   // as "sgd"; "": this setting always has an effect.
   std::string of;
-  // Name of the other setting, such as "optimizer"; "": check_fields() does not check
-  // it.
+  // Name of the setting whose values `of` lists, such as "optimizer"; "":
+  // check_fields() does not check whether this setting has an effect.
   std::string needs;
 
   ResumeRule kept = ResumeRule::no;
@@ -60,7 +60,8 @@ struct FieldBase {
   // for none.
   std::string pattern;
   // Endings of the paths that are values of a choice, such as ".pt2"; empty if no path
-  // is a value. Hosts may have different paths, and a resumed run another path.
+  // is a value. The path may differ between hosts, and a resumed run may have another
+  // path.
   std::vector<std::string> file_endings;
   // Advice in the error about an unknown value of a choice; "" for none.
   std::string alternative;

@@ -8,7 +8,7 @@ namespace tandem {
 /// Values for a line of a run's output. Templates contain the names of the members.
 struct LineValues {
   int64_t rank = 0;
-  // epoch counts from 1, epoch_index from 0.
+  // Number of the epoch: `epoch` counts from 1, `epoch_index` from 0.
   int64_t epoch = 0;
   int64_t epoch_index = 0;
   int64_t epochs = 0;
@@ -42,11 +42,11 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Training time so far, without evaluation and saving.
+  // Training time so far, without evaluation and saving, in seconds and in minutes.
   double seconds = 0;
   double minutes = 0;
   // Time since the program started (base/program_clock.h), including loading data and
-  // evaluation.
+  // evaluation, in seconds and in minutes.
   double program_seconds = 0;
   double program_minutes = 0;
   // Address and port at which the ranks connect to each other; set only for join_line.
@@ -66,8 +66,8 @@ struct LineValues {
 std::string format_line(
     const std::string& setting, const std::string& pattern, const LineValues& values);
 
-/// Returns the shortest text that is parsed as the same number. It contains a point or
-/// an exponent, as TOML requires and as Python's repr() writes it.
+/// Returns the shortest text that is parsed as the same number. The text contains a
+/// point or an exponent, as TOML requires and as Python's repr() writes it.
 std::string float_text(double value);
 
 }  // namespace tandem

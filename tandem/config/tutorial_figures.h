@@ -10,7 +10,7 @@ namespace tandem {
 /// A figure that a tutorial reports, such as an accuracy, for one or more numbers of
 /// ranks.
 struct TutorialFigure {
-  // Value for the number of ranks in the recipe.
+  // Value for the number of ranks in the recipe, if the tutorial reports it.
   std::optional<double> own;
   std::map<int, double> by_ranks;
 
@@ -33,8 +33,8 @@ struct TutorialFigures {
   std::vector<double> last_losses;
 };
 
-/// Reads the [tutorial] table of a recipe, or its old name [document]. The table of its
-/// base is ignored, because the base is another run.
+/// Reads the [tutorial] table of a recipe, or its old name [document]. The table of the
+/// recipe's `base` (read_recipe()) is ignored, because the base is another run.
 ///
 /// Keys: number (text), machine (text), seconds or minutes, test_accuracy,
 /// train_accuracy, last_losses (a list) and processes (a list). A figure is either a
@@ -54,13 +54,14 @@ struct RecipeSummary {
 };
 
 /// Reads the keys `tutorial` (a text, or a table with the text `number`) and
-/// `description` of a recipe. Ignores the keys of its base. Throws as
+/// `description` of a recipe. Ignores the keys of the recipe's `base`. Throws as
 /// read_tutorial_figures().
 RecipeSummary read_recipe_summary(const std::string& path);
 
-/// Returns the path of the recipe to use if there is no GPU. The key without_gpu of
-/// this recipe contains the path, relative to the recipe's folder. Returns "" without
-/// the key, and ignores the key of the base. Throws as read_tutorial_figures().
+/// Returns the path of the recipe to use instead of the recipe `path` if there is no
+/// GPU; "" if there is no such recipe. The key without_gpu of `path` contains this
+/// path, relative to the folder of `path`. Ignores the key of the recipe's `base`.
+/// Throws as read_tutorial_figures().
 std::string read_without_gpu(const std::string& path);
 
 /// Content of the [scaling] table of a recipe: recipes to run, as paths from the

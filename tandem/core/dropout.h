@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// The samples of a forward pass, as far as dropout masks depend on them.
+/// Values that determine the dropout masks of the samples of a forward pass.
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;

@@ -34,8 +34,8 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
 /// Number of Philox blocks in a group. A group has 128 random numbers of 16 bits, one
 /// for each of 128 neighboring elements of a sample (core/dropout.h).
 ///
-/// Element e of a group uses half e / 64 of word (e / 16) % 4 in block e % 16. In this
-/// order, a vectorized loop over blocks writes neighboring elements.
+/// Element e of a group uses the 16-bit half e / 64 of word (e / 16) % 4 in block e %
+/// 16. In this order, a vectorized loop over blocks writes neighboring elements.
 constexpr uint32_t kDropoutLanes = 16;
 constexpr int64_t kDropoutGroup = 8 * kDropoutLanes;
 

@@ -18,7 +18,7 @@ enum class Rounding {
   bf16,
   // float16 in all layers except log_softmax. Batch norm rounds only its output.
   fp16_o1,
-  // float16 also in log_softmax and in the model's input.
+  // Like fp16_o1, but float16 also in log_softmax and in the model's input.
   fp16_o2,
 };
 

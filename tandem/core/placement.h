@@ -10,7 +10,8 @@ namespace tandem {
 
 /// The device on which a rank computes.
 struct Placement {
-  // Not set: the model's own device, usually the CPU.
+  // Device of the rank. If it is not set, the model stays on its device, usually the
+  // CPU.
   c10::optional<at::Device> device;
   // Returns the free memory of the device, in bytes. Empty: unknown.
   std::function<int64_t()> free_bytes;

@@ -1,12 +1,12 @@
 #pragma once
 
-/// Compiles a function for several instruction sets. The loader chooses the fastest
-/// version that the CPU can run. All versions give the same results in integer code,
-/// and in files compiled with -ffp-contract=off.
+/// Compiles a function for several instruction sets. The dynamic linker chooses the
+/// fastest version that the CPU can run. All versions give the same results in integer
+/// code, and in files compiled with -ffp-contract=off.
 ///
-/// On other CPUs, with sanitizers and with clang, only the portable version is
-/// compiled. The thread sanitizer crashes while the loader chooses, and clang 14 makes
-/// the symbols of the versions global.
+/// On CPUs other than x86-64, with sanitizers and with clang, only the portable version
+/// is compiled. The thread sanitizer crashes while the linker chooses, and clang 14
+/// makes the symbols of the versions global.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANDEM_HAS_SIMD 1
@@ -17,7 +17,7 @@
 
 #define TANDEM_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/// Put before a loop over arrays that are identical or disjoint, never partly
+/// Pragma to put before a loop over arrays that are identical or disjoint, never partly
 /// overlapping. The compiler then vectorises the loop without a check for overlap.
 #if defined(__clang__)
 #define TANDEM_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")

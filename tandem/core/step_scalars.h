@@ -8,8 +8,8 @@ namespace tandem {
 struct StepScalars {
   // Learning rate of this step, from the schedule.
   double lr = 0;
-  // Factor on every gradient before the update. Gradient clipping sets it if the arenas
-  // are on the CPU.
+  // Factor on every gradient before the update. Gradient clipping sets the factor if
+  // the arenas are on the CPU.
   double gradient_scale = 1;
   // Number of the optimizer step, from 1, for Adam's bias correction. A GradScaler
   // subtracts the skipped steps.

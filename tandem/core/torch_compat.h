@@ -7,7 +7,7 @@
 #include <c10/core/ScalarType.h>
 #include <torch/version.h>
 
-// Since 2.7, c10d::Store has a pure virtual clone().
+// Since LibTorch 2.7, c10d::Store has a pure virtual clone().
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 7)
 #define TANDEM_STORE_CLONE_OVERRIDE override
 #else
@@ -21,7 +21,8 @@
 #define TANDEM_C10D_GROUP ProcessGroup
 #endif
 
-// Since 2.3, c10::Allocator::allocate() is not const, and allocators have copy_data().
+// Since LibTorch 2.3, c10::Allocator::allocate() is not const, and allocators have
+// copy_data().
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
 #define TANDEM_ALLOCATE_CONST
 #define TANDEM_ALLOCATORS_COPY 1
@@ -32,7 +33,8 @@
 
 namespace tandem {
 
-/// Return or set this thread's autocast settings for operators on a device.
+/// Returns or sets an autocast setting of the calling thread for operators on a device:
+/// whether autocast is enabled, or its dtype.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);
@@ -57,8 +59,8 @@ class BackwardOnThisThread {
 
 }  // namespace tandem
 
-// True if c10d's ProcessGroupGloo can sum bfloat16. If not, comm/backends/gloo.cpp
-// calls Gloo's ring all-reduce itself.
+// 1 if c10d's ProcessGroupGloo can sum bfloat16. Otherwise 0, and
+// comm/backends/gloo.cpp calls Gloo's ring all-reduce directly.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_GLOO_SUMS_BFLOAT16 1
 #else

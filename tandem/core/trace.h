@@ -13,7 +13,7 @@ namespace tandem {
 class Trace {
  public:
   struct Event {
-    // For instance "bucket 1" or "backward conv2".
+    // Name in the trace viewer, for instance "bucket 1" or "backward conv2".
     std::string name;
     // Row in the trace viewer, for instance "comm" or "compute".
     std::string category;

@@ -8,10 +8,11 @@ namespace tandem {
 
 /// Samples of one micro-batch.
 struct Batch {
-  // float32, samples x channels x height x width. On the later stages of a pipeline,
-  // the activations of the previous stage.
+  // Images: float32, samples x channels x height x width. On the later stages of a
+  // pipeline, the activations of the previous stage.
   at::Tensor inputs;
-  // int64, one class per sample. With the loss mse, floating-point targets.
+  // Classes of the samples: int64, one per sample. With the loss mse, floating-point
+  // targets.
   at::Tensor targets;
   // Indices of the samples in the data set, int64, on the CPU. Undefined if unknown.
   at::Tensor samples;

@@ -25,7 +25,7 @@ class Bytes {
     size_ = owner->size();
   }
 
-  /// `data` points to `size` bytes, and its deleter frees them.
+  /// Shares the `size` bytes at `data`, which the deleter of `data` frees.
   Bytes(std::shared_ptr<const uint8_t> data, size_t size)
       : data_(std::move(data)), size_(size) {}
 

@@ -10,8 +10,8 @@ namespace tandem {
 
 /// Description of a run's data: pairs of a name, such as "training images", and a text
 /// with shape and SHA-256. The description is equal on all ranks, even if each rank
-/// holds only a share of the data. It does not change during a run. A checkpoint
-/// contains it, so that a resumed run can compare the data.
+/// holds only a share of the data. The description does not change during a run. A
+/// checkpoint contains the description, so that a resumed run can compare the data.
 using DataParts = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the description of a data set. Hashes all bytes if Dataset::hashes is empty.

@@ -30,9 +30,10 @@ struct Dataset {
   int64_t height = 0;
   int64_t width = 0;
   int64_t num_classes = 0;
-  // size x channels x height x width bytes.
+  // Images: samples x channels x height x width bytes. May contain more samples than
+  // `size` (first_samples()).
   Bytes pixels;
-  // size bytes, each less than num_classes.
+  // Class of each image: one byte per sample, less than num_classes.
   Bytes labels;
   std::vector<std::string> class_names;
 
@@ -43,8 +44,8 @@ struct Dataset {
   int64_t num_shares = 1;
   int64_t first_held = 0;
 
-  // Hashes of the whole data set, even if this is a share; empty if they were not
-  // computed.
+  // Hashes of the whole data set, even if this object contains only a share; empty if
+  // they were not computed.
   DataHashes hashes;
 
   /// Returns the number of bytes of an image.
@@ -92,7 +93,8 @@ const std::vector<DatasetEntry>& dataset_table();
 /// or if a label is not less than `num_classes`.
 void check_samples(const Dataset& data, int64_t num_classes);
 
-/// Loads the four IDX files of a folder. Throws DataError.
+/// Loads the four IDX files of a folder. Throws DataError if a file is missing or
+/// damaged, or if the files do not match.
 [[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
 
 /// Draws digits (digits/digits.h) and writes four IDX files to a folder: either all or

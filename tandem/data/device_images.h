@@ -19,8 +19,8 @@ struct DeviceImages {
 };
 
 /// Copies the images and labels of a data set to a device. Returns null if the device
-/// is the CPU, if the data set contains no samples, or if the bytes would need more
-/// than half of the device's free memory.
+/// is the CPU or the data set contains no samples. Also returns null if the bytes would
+/// need more than half of the device's free memory.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

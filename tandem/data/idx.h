@@ -8,8 +8,9 @@
 namespace tandem {
 
 /// Content of an IDX file of bytes, the format of MNIST
-/// (http://yann.lecun.com/exdb/mnist): two zero bytes, the type 0x08, the number of
-/// dimensions, each dimension as a big-endian 32-bit number, then the data.
+/// (http://yann.lecun.com/exdb/mnist). The file contains two zero bytes, the type 0x08,
+/// the number of dimensions, each dimension as a big-endian 32-bit number, and the
+/// data.
 struct IdxArray {
   std::vector<int64_t> dims;
   std::vector<uint8_t> values;
@@ -19,8 +20,8 @@ struct IdxArray {
 ///
 /// Throws DataError with the path if the file is missing, is not an IDX file of bytes,
 /// or does not have `num_dims` dimensions. Also throws it if the file is shorter or
-/// longer than its header declares, or is a damaged gzip or a gzip followed by other
-/// bytes. Allocated memory grows with the data in the file, not with the size in the
+/// longer than its header declares, is a damaged gzip, or has other bytes after the
+/// gzip. Allocated memory grows with the data in the file, not with the size in the
 /// header. If the header declares more than half of the free memory, throws ConfigError
 /// before allocating memory.
 IdxArray read_idx(const std::string& path, size_t num_dims);

@@ -60,7 +60,8 @@ void use_device(
 /// memory that it reuses. Not thread-safe; deterministic.
 class Loader {
  public:
-  /// Throws ConfigError for invalid sizes.
+  /// Constructs a loader without an epoch; call seek() before next(). Throws
+  /// ConfigError for invalid sizes.
   Loader(
       const Dataset& dataset, const SamplerOptions& sampler,
       const LoaderOptions& options);
@@ -84,8 +85,8 @@ class Loader {
     return options_.images != nullptr;
   }
 
-  /// Moves to a global position (sampler.h) in an epoch; both may be before the current
-  /// position.
+  /// Moves to a global position (sampler.h) in an epoch. The position and the epoch may
+  /// be lower than the current values.
   void seek(int64_t epoch, int64_t first_position = 0);
 
   /// Makes the next micro-batch. Returns false at the end of the epoch. If the sampler

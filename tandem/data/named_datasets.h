@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Returns the folders in which `--data NAME` searches for a data set's files, in this
-/// order: $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in
+/// Returns the folders in which `--data NAME` searches for a data set's files, in
+/// order. They are $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in
 /// cache_directory(), if there is a cache directory.
 std::vector<std::string> dataset_folders(const std::string& name);
 

@@ -10,7 +10,7 @@ namespace tandem {
 /// rounded to float32, as in torchvision. The bits do not depend on the CPU.
 class Normaliser {
  public:
-  /// Selects the fastest function for this CPU.
+  /// Selects the fastest function of row_functions() for rows.
   Normaliser(double mean, double std);
 
   /// Returns the normalized value of a pixel p.
@@ -21,11 +21,11 @@ class Normaliser {
   /// Normalizes the pixels `from[i]` and writes them to `to[i]`, for i in [0, count).
   void row(const uint8_t* from, int64_t count, float* to) const;
 
-  /// Minimum length of a row whose values are computed; values of shorter rows are read
-  /// from a table.
+  /// Minimum length, in pixels, of a row whose values are computed; values of shorter
+  /// rows are read from a table.
   static constexpr int64_t kShortest = 16;
 
-  /// Constants of the conversion.
+  /// Constants of the conversion of a pixel to a number.
   struct Factors {
     float inverse_255;
     float mean;

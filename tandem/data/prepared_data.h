@@ -39,7 +39,7 @@ class DataReader {
 
  private:
   int memory_ = -1;
-  // The child closes this pipe when it is done.
+  // Read end of a pipe. The other end closes when the child ends.
   int done_ = -1;
   pid_t child_ = -1;
 };

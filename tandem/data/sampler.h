@@ -47,9 +47,9 @@ struct Chunk {
   int64_t count = 0;
 };
 
-/// Returns a shard's part of `count` samples, which are divided as torch.chunk()
-/// divides a tensor: equal numbers, rounded up, and the rest for the last shards. Three
-/// shards get 22, 22 and 20 of 64 samples, or 2, 2 and 0 of 4 samples.
+/// Returns a shard's part of `count` samples, divided as torch.chunk() divides a
+/// tensor: equal numbers, rounded up, and the rest for the last shards. Three shards
+/// get 22, 22 and 20 of 64 samples, or 2, 2 and 0 of 4 samples.
 [[nodiscard]] Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 
 /// Returns the indices of one shard's samples in one epoch, in order. With `pad` and

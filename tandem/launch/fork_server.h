@@ -18,8 +18,8 @@ namespace tandem {
 /// The server then ends, and the ranks become children of this process, which has to be
 /// a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group, and the
 /// kernel kills it when this process ends, as for every Process. /proc/PID/environ of a
-/// rank shows the server's variables, but the rank's name (ps -o comm) is its own, such
-/// as "tandem-rank-3".
+/// rank shows the server's variables, but each rank has a different name (ps -o comm),
+/// such as "tandem-rank-3".
 ///
 /// All ranks run the first entry's command. The entries may differ only in the values
 /// of their variables and in pipe_output. Call the function from the main thread, with

@@ -31,7 +31,7 @@ enum class Cause {
 /// Describes how the ranks of a host ended.
 struct HostEnding {
   Cause cause = Cause::none;
-  // Exit code for the launcher.
+  // Exit code with which the launcher ends.
   int code = 0;
   // One line for the user; "" if the ranks exited with 0.
   std::string reason;

@@ -31,7 +31,7 @@ class HostWatch {
     // Number of this host, and number of hosts.
     int node = 0;
     int nnodes = 1;
-    // Ranks per host.
+    // Number of ranks per host.
     int nproc = 1;
     std::string master_addr;
     // Address of host 0's store, and the token for it.
@@ -99,14 +99,14 @@ class HostWatch {
   std::unique_ptr<StoreClient> connect();
 
   const Options options_;
-  // Only one thread uses the next three members: the caller's thread on host 0, and
-  // this object's thread on other hosts.
+  // Only one thread uses notice_, missing_ and all_have_come_: the caller's thread on
+  // host 0, and this object's thread on other hosts.
   WaitNotice notice_;
-  // The last line about missing hosts.
+  // The last logged line about missing hosts.
   std::string missing_;
   bool all_have_come_ = false;
   // True after this host has reported its failure, or its end, to host 0. Only this
-  // object's thread uses these two members.
+  // object's thread uses reported_failure_ and reported_end_.
   bool reported_failure_ = false;
   bool reported_end_ = false;
   StoreServer* server_;
@@ -118,7 +118,8 @@ class HostWatch {
   // State of this host's ranks, which is reported to the other hosts.
   bool failed_ = false;
   std::optional<HostEnding> mine_;
-  // News from the other hosts.
+  // News from the other hosts: whether all ranks must end, why a host is lost, and the
+  // verdict.
   bool over_ = false;
   std::string lost_;
   std::optional<HostEnding> verdict_;

@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// Options for the ranks of one host. Names and defaults are those of torchrun.
+/// Options for the ranks of one host. The names of nproc_per_node, nnodes, node_rank,
+/// master_addr and master_port are those of torchrun's flags.
 struct LaunchOptions {
   // The program that each rank runs, with its arguments.
   std::vector<std::string> command;
@@ -26,7 +27,7 @@ struct LaunchOptions {
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
-  // 0 chooses a free port, on one host only.
+  // Port of host 0. 0 selects a free port, which is possible only on one host.
   int master_port = 0;
 
   // Backend of the ranks, "" if it is not known. Hosts with another backend are
@@ -57,7 +58,7 @@ struct LaunchOptions {
   // grace_seconds.
   double stop_grace_seconds = -1;
 
-  // Timeout, in seconds, of two waits before ranks are started: host 0 waits until
+  // Timeout, in seconds, of the waits before ranks are started. Host 0 waits until
   // master_addr resolves, and other hosts wait until the launcher of host 0 answers.
   // Also the time without an answer after which a host counts as lost. 0: the launcher
   // starts the ranks without waiting, and a host counts as lost after 300 s.

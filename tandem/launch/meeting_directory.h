@@ -5,9 +5,9 @@
 namespace tandem {
 
 /// A private directory, under $TMPDIR or /tmp, that contains the Unix socket of the
-/// rendezvous store. The destructor removes it. If a launcher is killed by SIGKILL, its
-/// directory remains. The same user's next launcher removes each directory whose lock
-/// no launcher holds.
+/// rendezvous store. The destructor removes the directory. If a launcher is killed by
+/// SIGKILL, its directory remains. The same user's next launcher removes each directory
+/// whose lock no launcher holds.
 class MeetingDirectory {
  public:
   /// Makes the directory, and removes the directories of killed launchers. Throws

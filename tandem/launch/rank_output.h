@@ -36,10 +36,10 @@ class LineCutter {
 /// of that stream may be slow or stopped, so no call waits.
 ///
 /// The queue holds 1 MiB. While it is full(), the launcher does not read from the
-/// ranks. They wait in their writes, as they would without a launcher, so no lines are
-/// lost. If the run stops, the ranks must not wait for a reader, because they have to
-/// save. After drop_from_now(), the oldest lines are therefore dropped, and a line
-/// reports their number.
+/// ranks. The ranks then wait in their writes, as they would without a launcher, so no
+/// lines are lost. If the run stops, the ranks must not wait for a reader, because they
+/// have to save. After drop_from_now(), the oldest lines are therefore dropped, and a
+/// line reports their number.
 class OutputQueue {
  public:
   /// `fd` belongs to the caller and must outlive the object.

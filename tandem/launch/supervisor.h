@@ -23,16 +23,16 @@ class Supervisor {
     pid_t pid = 0;
     ExitStatus status;
     // True if the supervisor was stopping the ranks when this rank ended. If SIGKILL
-    // ended the rank, the supervisor had sent it.
+    // ended the rank, true only if the supervisor had sent SIGKILL.
     bool stopped_by_us = false;
     // True if the rank was suspended (SIGSTOP) when the first rank failed. A suspended
     // rank does not take part in the run.
     bool was_stopped = false;
   };
 
-  /// `grace_seconds`: time between SIGTERM and SIGKILL after a rank failed.
-  /// `stop_grace_seconds`: the same after a signal stopped the launcher. Blocks the
-  /// signals that run() handles; see launch_ranks().
+  /// Blocks the signals that run() handles; see launch_ranks(). `grace_seconds` is the
+  /// time between SIGTERM and SIGKILL after a rank failed, and `stop_grace_seconds`
+  /// that time after a signal stopped the launcher.
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -87,7 +87,7 @@ class Supervisor {
   void serve();
   void wait_for_events();
   void read_signals();
-  // Appends the endings of newly ended ranks. Returns whether there were any.
+  // Appends the endings of newly ended ranks. Returns whether any rank has newly ended.
   bool take_endings(std::vector<Ending>& endings);
   void reap(std::vector<Ending>& endings);
   void stop_others(int first_signal, double grace_seconds);

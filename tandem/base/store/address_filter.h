@@ -31,8 +31,8 @@ class AddressFilter {
  public:
   explicit AddressFilter(std::set<std::string> addresses);
 
-  /// Returns the number of sockets to which the filter was attached. It is 0 if the
-  /// kernel does not support such filters, or not for so many addresses.
+  /// Attaches the filter to new listening sockets. Returns the number of these sockets;
+  /// 0 if the kernel does not support the filter or allows fewer addresses.
   int apply() const;
 
  private:

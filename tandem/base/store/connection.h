@@ -28,8 +28,9 @@ class StoreConnection {
   /// start of the next frame.
   void receive();
 
-  /// Removes the next frame from the input. Returns false while no frame is complete,
-  /// while a get or wait is pending, and while too many answers wait to be sent.
+  /// Moves the next frame from the input to `frame`. Returns false while no frame is
+  /// complete, while a get or wait is pending, and while too many answers wait to be
+  /// sent.
   bool next_frame(std::string& frame);
 
   /// Queues an answer.
@@ -44,11 +45,11 @@ class StoreConnection {
     return socket_.fd();
   }
 
-  /// Returns whether next_frame() has a frame without reading from the socket.
+  /// Returns whether next_frame() would return a frame.
   bool has_frame() const;
 
-  /// Marks the client as trusted, after it has proved that it knows the token. Its
-  /// frames may then be large.
+  /// Marks the client as trusted, after it has proved that it knows the token. The
+  /// client's frames may then have up to kMaxFrameBytes bytes.
   void trust() {
     trusted = true;
     most_frame_bytes_ = store_protocol::kMaxFrameBytes;

@@ -19,7 +19,8 @@ struct Greeting {
   // Name of the run (RankEnv::run), or "".
   std::string run;
 
-  // Set by greeting_of().
+  // Members that greeting_of() sets: build_id(), and the host's name with the process
+  // id.
   std::string build;
   std::string host;
   // Text that identifies the process.
@@ -32,19 +33,19 @@ Greeting greeting_of(
     const std::string& run = "");
 
 /// Converts a greeting to the texts of a request (protocol.h) and back. from_texts()
-/// returns nullopt for other texts.
+/// returns nullopt if the texts are not a greeting.
 std::vector<std::string> to_texts(const Greeting& greeting);
 std::optional<Greeting> from_texts(const std::vector<std::string>& texts);
 
 /// The processes that have greeted a run's store. Checks that their settings match.
 class RollCall {
  public:
-  /// Adds a process. Returns "", or a message that names the setting which differs,
-  /// both processes, and the change to make.
+  /// Adds a process. Returns "" if its settings match, otherwise a message that names
+  /// the setting which differs, both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
-  /// Removes a process, so that another process can use its number. Does nothing if all
-  /// ranks have already arrived.
+  /// Removes a process, so that another process can use the rank or host number. Does
+  /// nothing if all ranks have already arrived.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
@@ -59,8 +60,8 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // The first greeting, the first greeting with a backend, and the first greeting with
-  // a run's name.
+  // Greetings with which add() compares later greetings: the first, the first with a
+  // backend, and the first with a run's name.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;

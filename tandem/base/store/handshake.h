@@ -22,19 +22,19 @@ constexpr size_t kMostHandshakeBytes = 64;
 
 enum class Side { client, server };
 
-/// Returns random bytes from the kernel.
+/// Returns a new nonce: kNonceBytes random bytes from the kernel.
 std::string new_nonce();
 
-/// Returns the client's first frame.
+/// Returns the client's first frame: the protocol's name and version, and the nonce.
 std::string hello(const std::string& client_nonce);
 
-/// Returns the nonce in a hello of this protocol version, nullopt for other bytes.
+/// Returns the nonce in a frame of hello(), nullopt for any other frame.
 std::optional<std::string> nonce_of_hello(const std::string& hello);
 
-/// Returns whether these bytes are the hello of another protocol version.
+/// Returns whether a frame is the hello of another protocol version.
 bool is_other_version(const std::string& hello);
 
-/// Returns the proof of one side.
+/// Returns the proof that `side` sends, of kProofBytes bytes.
 std::string proof(
     Side side, const std::string& token, const std::string& client_nonce,
     const std::string& server_nonce);

@@ -24,8 +24,8 @@ namespace tandem::store_protocol {
 /// The server closes the connection after any other frame. After the handshake the
 /// client sends requests, one at a time, and the server answers each with one frame. A
 /// process that takes part in a run sends Operation::greet first. While ranks are
-/// missing, a greeting that does not match ends the run: this client, all waiting
-/// clients and all later clients get Status::refused with a message.
+/// missing, a greeting that does not match ends the run. This client, all waiting
+/// clients and all later clients then get Status::refused with a message.
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
@@ -40,7 +40,8 @@ constexpr uint32_t kMostTexts = 4096;
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
 /// Timeout of a handshake, and the largest number of connections whose handshake is not
-/// complete. If another client connects, the oldest such connection is closed.
+/// complete. If another client then connects, the oldest of these connections is
+/// closed.
 constexpr std::chrono::seconds kGreetTime{5};
 constexpr size_t kMostStrangers = 256;
 
@@ -61,13 +62,14 @@ enum class Operation : uint8_t {
 /// Status of an answer.
 enum class Status : uint8_t {
   ok = 0,
-  // The value names the ranks that have not arrived, "" if all have.
+  // The request timed out. The value names the ranks that have not joined; "" if all
+  // ranks have joined.
   timed_out = 1,
   bad_request = 2,
   // The client's proof is wrong. Only in the handshake.
   denied = 3,
   other_version = 4,
-  // The run's ranks do not match; the value has the reason.
+  // The greetings of the run's processes do not match; the value has the reason.
   refused = 6,
   // The table would exceed kMostTableBytes.
   full = 5,
@@ -83,9 +85,9 @@ struct Request {
 /// Encodes a request.
 std::string encode(const Request& request);
 
-/// Decodes a request. Returns false if the bytes are not exactly one valid request: the
-/// operation is unknown, the number of texts is wrong or exceeds kMostTexts, or the
-/// lengths do not match. Checks sizes before allocating memory.
+/// Decodes a request. Returns false if the operation is unknown, the number of texts is
+/// wrong or exceeds kMostTexts, or the lengths do not match the bytes. Checks sizes
+/// before allocating memory.
 bool decode(const std::string& bytes, Request& request);
 
 /// Converts the length at the start of a frame to bytes and back.

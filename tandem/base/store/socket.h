@@ -42,13 +42,13 @@ struct Listener {
   std::string address;
 };
 
-/// A host name does not resolve. It may resolve later, because a cluster can register a
-/// host's name after the host has started.
+/// Error for a host name that does not resolve. The name may resolve later, because a
+/// cluster can register a host's name after the host has started.
 class ResolveError : public CommError {
  public:
   ResolveError(const std::string& host, const std::string& cause);
 
-  /// The name service's message.
+  /// Message of the name service, such as "Name or service not known".
   const std::string& cause() const {
     return cause_;
   }
@@ -68,8 +68,8 @@ void warn_if_unresolved_since(
     std::chrono::steady_clock::time_point start, const ResolveError& error);
 
 /// Addresses at which a socket for "tcp:HOST:PORT" listens. `host`: only HOST's
-/// address, which must belong to this machine. `all`: all addresses, if HOST's
-/// connections are forwarded to this machine.
+/// address, which must belong to this machine. `all`: all addresses of this machine,
+/// for a HOST that forwards connections to this machine.
 enum class ListenOn { host, all };
 
 /// Listens at an address, "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError if the
@@ -80,11 +80,12 @@ Listener listen_at(
     ListenOn on = ListenOn::host);
 
 /// Tries once to connect. Returns an empty Socket if no process listens yet, or if the
-/// host does not answer by `deadline`. Throws ConfigError if the address has another
-/// form, ResolveError if the host name does not resolve.
+/// host does not answer by `deadline`. Throws ConfigError if the address has no form of
+/// listen_at(), ResolveError if the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
-/// Returns the IP address of the connection's other end as text, "" if it has none.
+/// Returns the IP address of the other end of a connection, as text; "" if `fd` is not
+/// an IP connection.
 std::string peer_address(int fd);
 
 /// Returns this machine's address on the network interface through which it reaches

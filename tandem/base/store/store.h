@@ -26,8 +26,8 @@ namespace tandem {
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// This process and the store have different tokens. Either the store belongs to
-/// another run, or this process did not find the token.
+/// Error of a process whose token differs from the store's token. Either the store
+/// belongs to another run, or this process did not find the token.
 class DeniedError : public ConfigError {
  public:
   explicit DeniedError(const std::string& address);
@@ -69,14 +69,14 @@ class StoreServer {
   /// A launcher on another host that has sent its greeting.
   struct Launcher {
     Greeting greeting;
-    // True while its connection is open.
+    // True while the launcher's connection is open.
     bool here = true;
     std::chrono::steady_clock::time_point heard;
   };
   /// Returns the launchers, sorted by the number of the host. Thread-safe.
   std::vector<Launcher> launchers() const;
 
-  /// Returns a key's value, nullopt if it is missing. Thread-safe.
+  /// Returns a key's value, nullopt if the key is missing. Thread-safe.
   std::optional<std::string> get(const std::string& key) const;
 
   /// Sets a key and wakes the clients that wait for it. Thread-safe. Throws CommError
@@ -109,23 +109,24 @@ class StoreClient {
   /// match those of other processes; get() and wait() then throw this error too.
   void greet(const Greeting& greeting);
 
-  /// Sets the time for which a call waits for the server's answer, initially 30 s. A
-  /// call that waits for a key ends at most 2 s after its own timeout.
+  /// Sets the time for which a call waits for the server's answer, initially 30 s.
+  /// get() and wait() end at most 2 s after their argument `timeout`.
   void answer_within(Milliseconds patience) {
     patience_ = patience;
   }
 
-  /// Ends the current call and all later calls: they throw CommError. Thread-safe.
+  /// Closes the connection. The current call and all later calls throw CommError.
+  /// Thread-safe.
   void hang_up();
 
   /// Sets a key.
   ///
   /// All calls throw CommError if the server has ended. If `timeout` passes before the
-  /// keys are set, get() and wait() throw CommError with the keys. A request, with its
-  /// keys and values, must be smaller than 64 MiB. All keys and values of the store
-  /// together must also be smaller than 64 MiB.
+  /// keys are set, get() and wait() throw CommError with the keys or the missing ranks.
+  /// A request, with its keys and values, must be smaller than 64 MiB. All keys and
+  /// values of the store together must also be smaller than 64 MiB.
   void set(const std::string& key, const std::string& value);
-  /// Returns a key's value. Waits until it is set.
+  /// Waits until a key is set, and returns its value.
   std::string get(const std::string& key, Milliseconds timeout);
   /// Waits until all keys are set.
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
@@ -135,12 +136,12 @@ class StoreClient {
   int64_t add(const std::string& key, int64_t amount);
 
   /// Sets a key to `desired` if its value is `expected` (a missing key counts as "").
-  /// Returns the value afterwards.
+  /// Returns the key's value afterwards.
   std::string compare_set(
       const std::string& key, const std::string& expected, const std::string& desired);
   /// Returns whether all keys are set.
   bool has(const std::vector<std::string>& keys);
-  /// Removes a key. Returns whether it was set.
+  /// Removes a key. Returns whether the key was set.
   bool remove(const std::string& key);
   /// Returns the number of keys in the store.
   int64_t num_keys();

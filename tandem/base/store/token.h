@@ -20,8 +20,8 @@ struct TokenOptions {
 };
 
 /// Returns the text of a token file without white space at its end. Throws ConfigError,
-/// with an action, if the file belongs to another user, is accessible to other users,
-/// or is empty.
+/// with an action, if the file cannot be read, is empty, or is longer than 4096 bytes.
+/// Also throws it if the file belongs to another user or is accessible to other users.
 std::string read_token(const std::string& path);
 
 /// The token file of a run whose ranks connect over TCP.
@@ -39,12 +39,13 @@ class TokenFile {
   TokenFile(TokenFile&&) = default;
   TokenFile& operator=(TokenFile&&) = delete;
 
-  /// Absolute path of the file, "" without a token (insecure).
+  /// Absolute path of the token file; "" if the run has no token
+  /// (TokenOptions::insecure).
   const std::string& path() const {
     return path_;
   }
 
-  /// Returns the token, or "" without a token (insecure).
+  /// Returns the token; "" if the run has no token (TokenOptions::insecure).
   std::string token() const;
 
  private:
@@ -59,8 +60,8 @@ class TokenFile {
 /// the path `file` to its ranks.
 std::pair<std::string, std::string> token_variable(const std::string& file);
 
-/// Returns the token with which a rank connects to the store of tandem's launcher. It
-/// is "" for a Unix socket, whose directory is closed to other users.
+/// Returns the token with which a rank connects to the store of tandem's launcher; ""
+/// for a Unix socket, whose directory is closed to other users.
 std::string launchers_token(const std::string& store_address);
 
 /// Warns that the run at `address` accepts every process that reaches it.

@@ -31,8 +31,9 @@ class GroupFormation {
   /// `attempts_left`, but at most 20 s unless it is the last attempt.
   std::chrono::milliseconds time_for(int attempts_left) const;
 
-  /// Records the addresses to which this process is connected. Call it early, because
-  /// Gloo closes connections that do not answer.
+  /// Records the addresses to which this process is connected. Call it directly after
+  /// an attempt has connected the ranks, because Gloo closes connections that do not
+  /// answer.
   void record_connections();
 
   /// Reports this rank's error in an attempt ("": success) and waits for the other

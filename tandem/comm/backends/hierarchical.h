@@ -12,11 +12,11 @@ namespace tandem {
 /// Returns a group of ranks on several hosts. Its all_reduce has two levels: first on
 /// each host, then between hosts.
 ///
-/// all_reduce has three steps: an all_reduce over shared memory on each host, an
-/// all_reduce between one rank of each host over the backend of `world`, and a
-/// broadcast over shared memory. A host's network link thus carries the bytes of only
-/// one rank, however many ranks the host has. All other operations use `world`, the
-/// group of all ranks.
+/// all_reduce has three steps. The first is an all_reduce over shared memory on each
+/// host. The second is an all_reduce between one rank of each host, over the backend of
+/// `world`. The third is a broadcast over shared memory. A host's network link thus
+/// carries the bytes of only one rank, however many ranks the host has. All other
+/// operations use `world`, the group of all ranks.
 ///
 /// Ranks with equal `host` (base/host.h) share memory, and make_buffer() returns shared
 /// memory. Sums on a host are in rank order; the backend of `world` determines the

@@ -12,7 +12,7 @@ struct MpiOptions {
   std::chrono::milliseconds timeout{300'000};
 };
 
-/// Returns whether this build supports MPI. It does if CMake found Open MPI
+/// Returns whether this build supports MPI, which requires that CMake found Open MPI
 /// (libopenmpi-dev).
 bool has_mpi();
 

@@ -22,7 +22,8 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// Skips MPI_Finalize, which would wait for ranks that may have failed.
+  /// Makes the end of the process skip MPI_Finalize, which would wait for ranks that
+  /// may have failed.
   void abandon() {
     abandoned_ = true;
   }

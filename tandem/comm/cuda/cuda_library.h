@@ -29,11 +29,11 @@ struct CudaDevice {
 /// The GPUs that this process can use.
 struct CudaFacts {
   std::vector<CudaDevice> devices;
-  // Reason from the driver why there are no GPUs, "" if there are GPUs.
+  // Reason why there are no GPUs; "" if there are GPUs.
   std::string why_none;
 };
 
-/// Versions such as "13.0" or "2.28.9"; "": not installed.
+/// Versions such as "13.0" or "2.28.9"; "" for a library that is not installed.
 struct CudaVersions {
   std::string driver;
   std::string runtime;
@@ -45,7 +45,7 @@ struct CudaVersions {
 /// Loading it also loads LibTorch's CUDA operators. All functions are thread-safe and
 /// throw std::exception with CUDA's message.
 struct CudaLibrary {
-  /// Returns the GPUs of this host. The call initializes CUDA, so do not make it before
+  /// Returns the GPUs of this host. The call initializes CUDA, so do not call it before
   /// a fork: a child process cannot use CUDA after its parent has initialized it.
   CudaFacts (*find_devices)();
 

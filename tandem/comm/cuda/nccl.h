@@ -16,7 +16,7 @@ namespace tandem {
 /// The ranks find each other through `store`, with keys that begin with `name`. Use a
 /// different `name` for every group. Tensors are on `device`. Operations run on NCCL's
 /// streams, after the work that is on the calling thread's current stream. wait() makes
-/// the current stream wait for the operation's completion event and does not block;
+/// the current stream wait for the operation's completion event and does not block.
 /// wait_on_host(), and wait() with a timeout, block until the operation has ended.
 ///
 /// After the group's timeout, or if NCCL fails, ProcessGroupNCCL's watchdog aborts the

@@ -49,8 +49,8 @@ struct JoinedRun {
 /// match them, CommError if a rank does not join in time.
 [[nodiscard]] JoinedRun join_run(const CommOptions& options = {});
 
-/// As above, but joins the run that `env` describes instead of the environment
-/// variables.
+/// Joins the run that `env` describes, without reading the variables of rank_env.h.
+/// Otherwise like the overload without `env`.
 [[nodiscard]] JoinedRun join_run(const RankEnv& env, const CommOptions& options);
 
 /// Returns the token settings of `options`.

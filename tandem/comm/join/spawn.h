@@ -19,8 +19,8 @@ struct SpawnOptions {
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
 
-  // True: lines of standard output get a prefix such as "[rank 1] ". False: they get no
-  // prefix, and the first rank of this host shares the program's terminal.
+  // True: lines of standard output get a prefix such as "[rank 1] ". False: the lines
+  // get no prefix, and the first rank of this host shares the program's terminal.
   bool prefix_output = false;
   // Time between SIGTERM and SIGKILL for the other ranks after a rank failed, in
   // seconds.
@@ -33,9 +33,9 @@ struct SpawnOptions {
 /// alone would lose LibTorch's threads. Therefore, the code before the call also runs
 /// in every rank. In a rank the call runs `body` and exits: code after the call, and
 /// destructors of main()'s variables, run only in the parent. If a program calls
-/// spawn() several times, a rank skips the calls before its own. It counts the calls,
-/// so their order must be the same in every process. Pass data to ranks in arguments,
-/// environment variables or files.
+/// spawn() several times, a rank skips the calls before the call that started it. Ranks
+/// count the calls, so the order of the calls must be equal in all processes. Pass data
+/// to ranks in arguments, environment variables or files.
 ///
 /// Call it from the main thread. On several hosts, pass the same options except
 /// node_rank. An exception ends its rank. The first exception also ends the other

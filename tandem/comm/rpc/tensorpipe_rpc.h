@@ -16,7 +16,8 @@ struct TensorPipeOptions {
   std::string address = "127.0.0.1";
   // Addresses that may connect to this rank; empty: all addresses (AddressFilter).
   std::set<std::string> admitted;
-  // Timeout of waits for an answer, for a request, and for a rank at the start.
+  // Timeout of each wait: for an answer, for a request, and for the other ranks at the
+  // start.
   std::chrono::milliseconds timeout{300'000};
 
   // Number of threads that decode messages.

@@ -20,7 +20,7 @@ struct ShmGroup {
   // family.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
-  // Number in the family of each rank of the group.
+  // Numbers in the family of the group's ranks, in rank order.
   std::vector<int> family_ranks;
   std::chrono::milliseconds timeout{};
 
@@ -28,9 +28,9 @@ struct ShmGroup {
     return static_cast<int>(family_ranks.size());
   }
 
-  /// Returns -1 while the process of rank `member` exists. If `member` has died,
-  /// returns the rank whose death was detected first; `member` if that rank is not in
-  /// this group.
+  /// If the process of rank `member` has died, returns the rank whose death was
+  /// detected first, or `member` if that rank is not in this group. Otherwise returns
+  /// -1.
   int lost_with(int member) const;
 };
 
@@ -63,7 +63,8 @@ class ShmCollectives : public ShmProgress {
     return group_.size();
   }
 
-  /// Announces an operation.
+  /// Queues an operation, and announces it as soon as an ShmAnnouncement is free. Does
+  /// not wait.
   [[nodiscard]] WorkPtr start(std::shared_ptr<ShmOperation> operation);
 
   bool progress() override;

@@ -17,7 +17,8 @@ namespace tandem {
 /// Point-to-point messages of a group, with a separate ring for each sender and
 /// receiver.
 ///
-/// A message that arrives before its recv() is stored. A send has ended when the whole
+/// A rank reads a ring only while a recv() from the sender is pending. Messages that
+/// then arrive for later calls of recv() are stored. A send has ended when the whole
 /// message is in the ring or was received. In the ring, a message consists of its
 /// header and then its bytes. Both may wrap around the end of the ring. ShmRing in
 /// region.h describes the memory order.

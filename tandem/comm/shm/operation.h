@@ -48,8 +48,8 @@ class ShmOperation : public Work {
   /// one round.
   virtual int64_t bytes_at_once() const = 0;
 
-  /// Returns the tensor to process in place if the tensors of all ranks are in shared
-  /// memory, or null if the operation has no such tensor.
+  /// Returns the tensor that is processed in place if the tensors of all ranks are in
+  /// shared memory; null if there is no such tensor.
   virtual const at::Tensor* in_place() const {
     return nullptr;
   }
@@ -67,10 +67,10 @@ class ShmOperation : public Work {
     return true;
   }
 
-  /// Writes this rank's part of a round to `payload`.
+  /// Writes this rank's data of a round to `payload`.
   virtual void fill(int64_t round, char* payload) = 0;
 
-  /// Reads the parts of a round that all ranks wrote, including this rank.
+  /// Reads the data that all ranks, including this rank, wrote in a round.
   virtual void take(int64_t round, const PerRank<const char>& payloads) = 0;
 
  private:
@@ -91,11 +91,11 @@ class ShmOperation : public Work {
 /// Collectives over shared memory, with the arguments of communicator.h.
 ///
 /// Sums are in rank order. If the tensors of all ranks are in shared memory, no data
-/// are copied to chunks. In all_reduce, each rank sums its slice of all tensors and
-/// writes the sum to all tensors. In all_gather, each rank writes its part to all
-/// outputs. Otherwise, each rank copies its data to shared memory chunk by chunk. In
-/// all_reduce, each rank then sums a slice of every chunk, or the whole chunk if there
-/// are two ranks or the tensor is small.
+/// are copied to chunks (ShmRankBlock). In all_reduce, each rank sums its slice of all
+/// tensors and writes the sum to all tensors. In all_gather, each rank writes its part
+/// to all outputs. Otherwise, each rank copies its data to shared memory chunk by
+/// chunk. In all_reduce, each rank then sums a slice of every chunk, or the whole chunk
+/// if there are two ranks or the tensor is small.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

@@ -40,17 +40,17 @@ inline void copy_bytes(void* to, const void* from, size_t bytes) {
 // family (family.h) for all other data, and to detect dead ranks.
 //
 // Memory order. Each counter has one writer, starts at 0, only grows, and is stored
-// with release. A rank that loads a counter with acquire (or seq_cst, which is
-// stronger) and finds n or more sees everything that the writer did before it stored n.
-// The counters form pairs, so that a slot is written only when it is free and read only
-// when it is full:
+// with release. A rank loads a counter with acquire (or seq_cst, which is stronger). If
+// the counter is n or more, the rank sees everything that the writer did before the
+// store of n. The counters form pairs, so that a slot is written only when it is free
+// and read only when it is full:
 //
 //   marks a slot as full, by its writer        marks it as free, by each reader
 //   ShmAnnouncement::sequence                  operations_done
 //   Flag::sequence of a chunk                  chunks_done
 //   ShmRing::written                           ShmRing::read
 //
-// The comments on the other words describe their memory order.
+// Comments describe the memory order of all other atomic members.
 
 /// Announcement of an operation by one rank. It includes the rank's data if they are
 /// small, so that the operation needs only one transfer between cores. The first 24
@@ -89,38 +89,41 @@ struct ShmSegmentEntry {
 struct ShmRankBlock {
   static constexpr uint64_t kAnnouncements = 16;
   static constexpr uint64_t kChunks = 8;
-  // Chosen so that two chunks of each of two ranks, 512 KiB, fit into half of an L2
-  // cache of 1 MiB.
+  // Size of a chunk, so that two chunks of each of two ranks (512 KiB) fit into half of
+  // an L2 cache of 1 MiB.
   static constexpr int64_t kChunkBytes = int64_t{128} << 10;
   static constexpr size_t kSegments = 128;
 
   enum State : uint32_t { absent, attached, left };
 
-  // Changes from absent to attached to left, never back. The block's rank stores it,
-  // other ranks load it. `left` is stored with release and loaded with acquire (both
-  // are seq_cst). A rank that loads `left` therefore sees all data that were written
-  // before, and processes them before it reports an error. `left` is stored before the
-  // rank's lock is released, and died() checks the lock first. So a rank that calls
-  // leave() is not reported as dead.
+  // State of the block's rank, which changes from absent to attached to left, never
+  // back. Only that rank stores the state; other ranks load it. `left` is stored with
+  // release and loaded with acquire (both are seq_cst). A rank that loads `left`
+  // therefore sees all data that were written before, and processes them before it
+  // reports an error. `left` is stored before the rank's lock is released, and died()
+  // checks the lock first. So a rank that calls leave() is not reported as dead.
   alignas(64) std::atomic<uint32_t> state;
   int64_t pid;
-  // This rank no longer reads any rank's announcements of operations below this number.
-  // Each rank announces operation n only when the numbers of all ranks are above n -
-  // kAnnouncements. Its acquire loads of these numbers ensure that the last reads of a
-  // slot happen before the slot is overwritten.
+  // Number of operations that this rank has finished. It no longer reads any rank's
+  // announcements of operations below this number. Each rank announces operation n only
+  // when the numbers of all ranks are above n - kAnnouncements. Its acquire loads of
+  // these numbers ensure that the last reads of a slot happen before the slot is
+  // overwritten.
   alignas(64) std::atomic<uint64_t> operations_done;
-  // Like operations_done, for chunks and kChunks.
+  // Number of chunks that this rank has read. It limits new chunks (kChunks) as
+  // operations_done limits announcements.
   std::atomic<uint64_t> chunks_done;
   // Futex on which this rank sleeps. A rank that rings adds 1 and then wakes the
   // sleeper. The sleeper reads the bell before it sets `sleeping`, so if another rank
   // rings in between, the futex call returns immediately.
   alignas(64) std::atomic<uint32_t> bell;
   // 1 while this rank sleeps or is about to sleep, until another rank rings; otherwise
-  // 0. This rank stores 1 and 0. A rank that rings exchanges it with 0, so that only
-  // one of several ranks rings. The sleeper stores 1 and then checks for new data;
-  // another rank writes data and then checks this word. Both have a seq_cst fence
-  // between the two steps, so at least one of them sees the other's write. With release
-  // and acquire alone, both could check too early, and no rank would ring.
+  // 0. This rank stores 1 and 0. A rank that rings exchanges the value with 0, so that
+  // only one of several ranks rings. The sleeper stores 1 and then checks for new data;
+  // another rank writes data and then checks this word. Both ranks have a seq_cst fence
+  // between the two steps, so at least one rank sees the write of the other rank. With
+  // release and acquire alone, both ranks could check too early, and no rank would
+  // ring.
   std::atomic<uint32_t> sleeping;
   // Number of the core on which this rank last wrote or waited, plus 1. All accesses
   // are relaxed, because the value is only a hint and publishes no data.
@@ -168,14 +171,14 @@ class ShmRegion {
   /// object exists.
   std::string address() const;
 
-  /// enter() marks this rank as present and allows other ranks to detect its death.
-  /// Call leave() before the rank ends normally.
+  /// Marks this rank as present. If the rank then ends without a call of leave(), other
+  /// ranks detect its death.
   void enter(int rank);
   void leave();
 
   /// Returns whether a rank ended without leave(). The kernel releases the lock of a
-  /// rank that ends, so the result is correct immediately, even if the parent has not
-  /// yet reaped the process. Call it only after all ranks have called enter().
+  /// rank that ends. The result is therefore correct immediately, even if the parent
+  /// has not yet reaped the process. Call it only after all ranks have called enter().
   bool died(int rank) const;
 
   /// Returns the dead rank that any rank detected first, because other ranks may have

@@ -22,13 +22,13 @@ namespace tandem {
 /// that other ranks read.
 class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
  public:
-  /// `rank` and `size` refer to the family (family.h). All groups of the family use the
-  /// same object.
+  /// `rank` and `size` are this rank's number and the number of ranks in the family
+  /// (family.h). All groups of the family share the object.
   ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
   ~ShmSegments();
 
   /// Returns a flat tensor of zeros, aligned to 64 bytes. The tensor is undefined if no
-  /// entry or no memory is left.
+  /// ShmSegmentEntry or no memory is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
   /// Location in a buffer, in a form that other ranks can use. find() returns nullopt
@@ -62,8 +62,9 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   int rank_;
   std::mutex mutex_;
   std::vector<Own> own_;
-  // Mapped buffers of other ranks, indexed by rank, then slot. An old buffer stays
-  // mapped until a new buffer in its slot is opened.
+  // Mapped buffers of other ranks, indexed by rank, then by slot: the index of the
+  // buffer's ShmSegmentEntry. A freed buffer stays mapped until open() maps a new
+  // buffer with this slot.
   std::vector<std::vector<Foreign>> foreign_;
 };
 

@@ -22,12 +22,12 @@ struct ShmOptions {
 /// run in one container.
 ///
 /// The ranks find each other through `store`, with keys that begin with `name`. Use a
-/// different `name` for every group. Sums are in rank order, and each addition is
-/// rounded to the tensor's dtype. Results have the same bits as with thread ranks,
+/// different `name` for every group. Sums are computed in rank order, and each addition
+/// is rounded to the tensor's dtype. Results have the same bits as with thread ranks,
 /// however a buffer is divided. Operations progress only during calls of the rank's
-/// thread; there is no other thread. A waiting call polls first, and sleeps if the wait
-/// is long. If ranks call different operations, or pass different sizes, all of them
-/// throw CommError. They also throw CommError if a rank ends.
+/// thread; there is no background thread. A waiting call polls first, and sleeps if the
+/// wait is long. If ranks call different operations, or pass different sizes, all of
+/// them throw CommError. They also throw CommError if a rank ends.
 ///
 /// make_buffer() returns memory that other ranks read and write in place, for up to 128
 /// buffers at a time. An all_reduce of a part of a buffer copies nothing, and an

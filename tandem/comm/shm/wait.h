@@ -14,8 +14,9 @@ namespace tandem {
 /// (ShmRankBlock::bell).
 ///
 /// If another rank has recorded the same core, the thread moves to a core without a
-/// rank, once per wait: it sets its affinity and then restores it. If there is no such
-/// core, the first phase is skipped, because polling would only delay the other rank.
+/// rank, once per wait. To move, the thread sets its affinity and then restores it. If
+/// there is no such core, the first phase is skipped, because polling would only delay
+/// the other rank.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -53,7 +54,7 @@ class ShmSleeper {
   ShmSleeper(const ShmSleeper&) = delete;
   ShmSleeper& operator=(const ShmSleeper&) = delete;
 
-  /// Returns when another rank rings, after `limit`, or spuriously.
+  /// Sleeps until another rank rings, but at most for `limit`. May return earlier.
   void sleep(std::chrono::nanoseconds limit);
 
  private:

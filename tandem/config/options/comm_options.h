@@ -42,7 +42,8 @@ struct CommOptions {
   // Timeout of joining and of each operation, in seconds.
   double timeout_seconds = 300;
 
-  // Authentication of ranks (base/store/token.h).
+  // Access to the run: file of the token, whether ranks need no token
+  // (base/store/token.h), and whether host 0 listens on all interfaces.
   std::string token_file;
   bool insecure = false;
   bool listen_all = false;

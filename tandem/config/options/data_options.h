@@ -67,8 +67,8 @@ struct DataOptions {
     table.add("limit", &O::limit, "number of samples to use, from the first on; 0: all")
         .between(0, kMany)
         .kept();
-    // A resumed run may change the value, because another number of ranks may require
-    // it.
+    // A resumed run may change `uneven`, because another number of ranks may require
+    // another value.
     table.add("uneven", &O::uneven, "samples that do not divide evenly among ranks");
     table.add("share", &O::share, "distribution of samples to ranks").kept();
     table

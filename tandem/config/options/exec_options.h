@@ -19,8 +19,9 @@ struct Choices<ExecutorKind> {
       {ExecutorKind::compiled, "onednn"}};
 };
 
-/// Precision of convolutions and matrix products. `automatic`: bf16 if the CPUs of all
-/// ranks compute in it, else fp32.
+/// Precision of convolutions and matrix products. `automatic`: bf16 if all ranks run on
+/// CPUs that compute in bfloat16, otherwise fp32. A resumed run keeps its precision
+/// instead.
 enum class Precision { automatic, fp32, tf32, fp64, bf16, fp16 };
 template <>
 struct Choices<Precision> {
@@ -38,9 +39,9 @@ struct Choices<Precision> {
        "bf16 if the CPUs of all ranks compute in it, else fp32"}};
 };
 
-/// Parts of the model that round to float16 with fp16: the levels O1 and O2 of NVIDIA's
-/// Apex (apex.amp.initialize). In both levels, parameters, gradients and batch norm are
-/// float32.
+/// Parts of the model that round to float16 with Precision::fp16, as in the levels O1
+/// and O2 of NVIDIA's Apex (apex.amp.initialize). In both levels, parameters, gradients
+/// and batch norm are float32.
 enum class OptLevel { o1, o2 };
 template <>
 struct Choices<OptLevel> {
@@ -63,7 +64,7 @@ struct ExecOptions {
   // Factor on the loss, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
   // True: images and weights of convolutions have the layout torch.channels_last
-  // (NHWC). The compiled executor ignores this and chooses layouts.
+  // (NHWC). The compiled executor ignores this setting and chooses layouts.
   bool channels_last = false;
   DeviceChoice device;
   int64_t threads = kShareOfCpus;

@@ -93,7 +93,7 @@ struct ModelSettings {
   // Path of the network for ModelKind::file, relative to the working directory: a file
   // of torch.export (NET.pt2) or TorchScript (NET.pt). "" for other kinds.
   std::string file;
-  // File of initial weights; "" for random weights.
+  // File of initial weights; "": random weights, or the weights of the network file.
   std::string init;
   bool dropout = true;
   LossKind loss = LossKind::automatic;
@@ -121,7 +121,7 @@ struct ModelSettings {
             "a file of torch.export (NET.pt2) or TorchScript (NET.pt), or write your "
             "own (examples/custom_model)");
     // A run needs its initial weights only at its start, so a resumed run may leave out
-    // the setting.
+    // `init`.
     table
         .add(
             "init", &O::init,

@@ -30,15 +30,15 @@ struct OptimizerOptions {
   // False: no weight decay for biases and the parameters of norms.
   bool decay_bias_and_norm = true;
   double eps = kUnset;
-  // Only for sgd.
+  // Settings that apply only to sgd.
   double momentum = 0;
   double dampening = 0;
   bool nesterov = false;
-  // Only for adam and adamw.
+  // Settings that apply only to adam and adamw.
   double beta1 = 0.9;
   double beta2 = 0.999;
   bool amsgrad = false;
-  // Only for adadelta.
+  // Decay rate that applies only to adadelta.
   double rho = 0.9;
 
   template <typename Table>

@@ -50,7 +50,8 @@ struct Choices<OnSigusr1> {
 struct OutputOptions {
   // Run directory; "": no files are written.
   std::string out;
-  // Checkpoint to resume from, or "auto".
+  // Checkpoint to resume from; "auto": the newest checkpoint in `out`, if any; "":
+  // none.
   std::string resume;
   int64_t checkpoint_every = 0;
   double checkpoint_minutes = 0;
@@ -61,7 +62,7 @@ struct OutputOptions {
   int64_t log_every = 10;
   LogAt log_at = LogAt::last_and_end;
   LogRanks log_ranks = LogRanks::first;
-  // Templates (line_format.h).
+  // Templates of the lines that a run prints (line_format.h).
   std::string join_line;
   std::string start_line;
   std::string log_line;

@@ -24,7 +24,8 @@ struct Choice {
 template <typename E>
 struct Choices;
 
-/// Returns the first row of a value, with its traits.
+/// Returns the row of a value in Choices<E>::rows: the first row, which is not an
+/// alias.
 template <typename E>
 constexpr const auto& row_of(E value) {
   for (const auto& row : Choices<E>::rows) {
@@ -35,7 +36,7 @@ constexpr const auto& row_of(E value) {
   throw std::logic_error("an enumerator without a row");
 }
 
-/// Returns the row of a table whose member `kind` has the value.
+/// Returns the row in `rows` whose member `kind` equals the argument `kind`.
 template <typename Rows, typename E>
 constexpr const auto& row_of_kind(const Rows& rows, E kind) {
   for (const auto& row : rows) {
@@ -46,7 +47,7 @@ constexpr const auto& row_of_kind(const Rows& rows, E kind) {
   throw std::logic_error("a kind without a row");
 }
 
-/// Returns whether a row is an alias.
+/// Returns whether a row is an alias: an earlier row has the same value.
 template <typename Row>
 constexpr bool is_alias(const Row& row) {
   return &row != &row_of(row.value);
@@ -58,7 +59,7 @@ constexpr const char* name_of(E value) {
   return row_of(value).name;
 }
 
-/// Returns the value with a name or alias, or nullopt if there is none.
+/// Returns the value whose name or alias is `name`; nullopt if there is none.
 template <typename E>
 std::optional<E> find_choice(const std::string& name) {
   for (const auto& row : Choices<E>::rows) {
@@ -103,8 +104,8 @@ inline ConfigError unknown_choice(
       (alternative.empty() ? "" : ", or " + alternative));
 }
 
-/// Returns the value with a name. Throws the error of unknown_choice() if there is
-/// none.
+/// Returns the value whose name or alias is `name`. Throws the error of
+/// unknown_choice() if there is none.
 template <typename E>
 E parse_choice(const std::string& where, const std::string& name) {
   if (const auto value = find_choice<E>(name)) {

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// Lists the strategies. parallel/strategies has a function make_NAME() for each of
-/// them.
+/// Calls the macro ROW with the name of each strategy. parallel/strategies has a
+/// function make_NAME() for each name.
 #define TANDEM_STRATEGIES(ROW) \
   ROW(sequential)              \
   ROW(data_parallel)           \
@@ -205,15 +205,15 @@ struct StrategyOptions {
   int64_t bucket_bytes = 1024 * 1024;
   BufferSync buffers = BufferSync::broadcast;
   CommHook comm_hook = CommHook::none;
-  // With `sharded`, each rank updates a share of the parameters, keeps the optimizer's
-  // state of only that share, and sends the updated parameters to the other ranks. Each
-  // rank needs less time and memory than with `replicated`, and results have the same
-  // bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
-  // Training Trillion Parameter Models", SC 2020). Every rank still gets all reduced
-  // gradients, as with PyTorch's ZeroRedundancyOptimizer and DistributedDataParallel.
-  // The divisor of the arenas (core/arena.h) is the number of ranks. The parameters of
-  // replicas cannot diverge, because in every step one rank computes each parameter for
-  // all ranks.
+  // With `sharded`, each rank updates a share of the parameters and keeps the
+  // optimizer's state of only that share. It then sends the updated parameters to the
+  // other ranks. Each rank needs less time and memory than with `replicated`, and
+  // results have the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
+  // Optimizations Toward Training Trillion Parameter Models", SC 2020). Every rank
+  // still gets all reduced gradients, as with PyTorch's ZeroRedundancyOptimizer and
+  // DistributedDataParallel. The divisor of the arenas (core/arena.h) is the number of
+  // ranks. The parameters of replicas cannot diverge, because in every step one rank
+  // computes each parameter for all ranks.
   OptimizerState optimizer_state = OptimizerState::automatic;
   // Largest 2-norm of all gradients together; larger gradients are scaled down. 0: no
   // limit.
@@ -233,7 +233,8 @@ struct StrategyOptions {
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
-  // Only for parameter_server.
+  // parameter_server: with asynchronous updates, `max_staleness` is the largest number
+  // of steps by which a worker may be ahead of the slowest worker.
   ServerUpdates server_updates = ServerUpdates::synchronous;
   int64_t max_staleness = 4;
 

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Number of samples by which one rank's sums of loss and accuracy over an epoch are
-/// divided.
+/// Divisor of one rank's sums over an epoch: the sum of losses and the number of
+/// correct samples.
 enum class EpochMean { shard, dataset };
 template <>
 struct Choices<EpochMean> {
@@ -24,15 +24,15 @@ struct TrainingOptions {
   // samples in a micro-batch of all ranks together.
   int64_t batch_size = 64;
   // True: each batch is divided among the ranks (data/sampler.h), as in
-  // torch.nn.DataParallel, so that a step has the same number of samples with any
-  // number of ranks.
+  // torch.nn.DataParallel. A step then has the same number of samples with any number
+  // of ranks.
   bool divide_batch = false;
   // Number of micro-batches per optimizer step.
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
-  // Applies to figures of one rank. Sums over all ranks are divided by the number of
-  // all samples.
+  // Divisor for the loss and accuracy of one rank. Sums over all ranks are always
+  // divided by the number of their samples.
   EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
 
