@@ -5,19 +5,19 @@
 
 namespace tandem {
 
-/// Absolute path of the repository's root. Only places.cpp contains the path, so that a
-/// compiler cache can share the other objects between checkouts.
+/// Returns the absolute path of the repository's root. Only places.cpp contains the
+/// path, so that a compiler cache can share all other objects between checkouts.
 const std::string& source_dir();
 
-/// Absolute path of the build folder.
+/// Returns the absolute path of the build folder.
 const std::string& binary_dir();
 
-/// Path of a program of this build.
+/// Returns the path of a program of this build.
 inline std::string program(const std::string& name = "tandem") {
   return binary_dir() + "/bin/" + name;
 }
 
-/// Path of the program that tests of processes and launches start.
+/// Returns the path of the program that tests of processes and of the launcher start.
 inline std::string helper() {
   return program("launch_helper");
 }
@@ -31,7 +31,7 @@ class PublicPrograms {
   PublicPrograms(const PublicPrograms&) = delete;
   PublicPrograms& operator=(const PublicPrograms&) = delete;
 
-  /// Path of the copy of a program.
+  /// Returns the path of the copy of a program.
   std::string operator/(const std::string& name) const {
     return folder_ + "/" + name;
   }

@@ -9,7 +9,7 @@ namespace tandem {
 /// sums and losses do not. The destructor restores the earlier state.
 class Autocast {
  public:
-  /// Does nothing if `on` is false.
+  /// Turns autocast on if `on` is true, otherwise does nothing.
   Autocast(bool on, at::DeviceType device);
   ~Autocast();
   Autocast(const Autocast&) = delete;

@@ -15,8 +15,8 @@ namespace tandem {
 /// Source: torch/csrc/distributed/c10d/reducer.cpp, which uses the same hooks.
 class GradientHooks {
  public:
-  /// Calls `written(slot)`. `slot` is the index of the parameter's slot in the arenas'
-  /// layout.
+  /// Adds the hooks, which call `written(slot)`. `slot` is the index of the parameter's
+  /// slot in the arenas' layout.
   GradientHooks(ModelArenas& arenas, std::function<void(size_t slot)> written);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;

@@ -19,7 +19,7 @@ namespace tandem {
 
 /// Settings of one optimizer step, shared by its micro-batches.
 struct StepContext {
-  // Optimizer steps since the run began, from 0.
+  // Index of the optimizer step in the run, from 0.
   int64_t step = 0;
   int64_t epoch = 0;
   uint64_t seed = 0;
@@ -27,16 +27,16 @@ struct StepContext {
   // Learning rate of this step.
   double lr = 0;
   // Factor on the summed loss before backward (loss_weight() in model/loss.h), set by
-  // the strategy. It makes a later pass that scales gradients unnecessary, even for
-  // batches of different sizes and gradient accumulation.
+  // the strategy. With this factor, gradients need no scaling after backward, even if
+  // batches have different sizes or gradients are accumulated.
   double loss_weight = 1;
-  // Additional factor on the loss, from GradScaler.
+  // Additional factor on the loss: the scale of the GradScaler.
   double loss_scale = 1;
   // Trace to which events are added; may be null.
   Trace* trace = nullptr;
 };
 
-/// Returns the values of this step that an optimizer uses.
+/// Returns the numbers of a step that the optimizer uses, such as the learning rate.
 inline StepScalars scalars_of(const StepContext& context) {
   return {context.lr, 1, context.step + 1, false};
 }
@@ -63,7 +63,8 @@ class NoSink : public GradientSink {
 struct StageResult {
   // Activations for the next stage. On the last stage, the model's output.
   at::Tensor output;
-  // Loss, correct samples and samples; empty except on the last stage.
+  // Sum of the losses, number of correct samples and number of samples. Empty except on
+  // the last stage.
   StepSums sums;
 };
 
@@ -98,7 +99,7 @@ class StageExecutor {
       GradientSink& sink) = 0;
 
   /// Marks the executor's packed or converted copies of the parameters in `range` as
-  /// stale. Call it after an optimizer update or a broadcast.
+  /// stale. Call this function after an optimizer update or a broadcast.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
   /// Makes the next backward() start from zero gradients. Some executors do not clear
@@ -125,11 +126,11 @@ class StageExecutor {
 /// Options of an executor.
 struct StageOptions {
   Loss loss;
-  // Position of the stage in the model.
+  // True if this is the first, or the last, stage of the model.
   bool first = true;
   bool last = true;
-  // Number of classes in the data. In its first forward pass, the last stage compares
-  // it with the number of outputs; 0: no comparison.
+  // Number of classes in the data; 0 if it is unknown. In its first forward pass, the
+  // last stage compares it with the number of outputs.
   int64_t num_classes = 0;
   Numerics numerics = {};
   // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).
@@ -145,24 +146,25 @@ struct StageOptions {
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Returns an executor that compiles a layered model into oneDNN primitives and custom
-/// kernels. Memory is planned once, layouts are propagated, ReLUs are fused, and there
-/// is no autograd graph. It computes in float32, or in bfloat16 with AVX-512. `arenas`
-/// contain the tensors of `model`. Both objects must outlive the executor.
+/// kernels. For each batch size, it plans memory and layouts once and fuses ReLUs. It
+/// does not use autograd. It computes in float32, or in bfloat16 if has_bf16()
+/// (kernels/isa.h) is true. `arenas` contain the tensors of `model`. Both objects must
+/// outlive the executor.
 ///
 /// Throws ConfigError if compiled_obstacle() returns a reason.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_compiled_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
-/// Returns the reason why make_compiled_executor() cannot run the model, or "".
+/// Returns the reason why the compiled executor cannot run the model; "" if it can.
 [[nodiscard]] std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options);
 
-/// Row of executor_table().
+/// An executor in executor_table().
 struct ExecutorEntry {
   ExecutorKind kind;
   std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
-  // Returns the reason why the executor cannot run a model, or "". Null: the executor
-  // runs every model.
+  // Returns the reason why the executor cannot run a model; "" if it can. Null if the
+  // executor can run every model.
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
 
@@ -170,8 +172,8 @@ struct ExecutorEntry {
 const std::vector<ExecutorEntry>& executor_table();
 
 /// Returns an executor of this kind. `automatic` selects the fastest executor that can
-/// run the model. If, on the CPU, a faster executor cannot run the model, writes the
-/// reason to `why_not`, unless `why_not` is null.
+/// run the model. If the model is on the CPU and a faster executor cannot run it,
+/// writes the reason to `why_not`, unless `why_not` is null.
 ///
 /// Throws ConfigError if the executor cannot run the model.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_executor(

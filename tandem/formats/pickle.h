@@ -38,14 +38,15 @@ struct PickleValue {
 /// calls no functions, so a file from any source is safe to read.
 class Pickle {
  public:
-  /// Default limit of the number of values. A value can use a hundred times the memory
-  /// of its opcode, at most kBytesPerValue bytes.
+  /// Default limit on the number of values. It bounds memory, because a value can use a
+  /// hundred times the memory of its opcode, at most kBytesPerValue bytes.
   static constexpr size_t kMostValues = 10'000'000;
   static constexpr size_t kBytesPerValue = 160;
 
-  /// Parses `bytes`; `path` is for messages. Throws DataError for bytes that are not a
-  /// pickle, end early, or have a newer protocol. Throws ConfigError for more than
-  /// `most_values` values. A value that is read from the memo counts each time.
+  /// Parses `bytes`. `path` is the name of the file in errors. Throws DataError for
+  /// bytes that are not a pickle, end early, or have a newer protocol. Throws
+  /// ConfigError for more than `most_values` values. If the pickle uses a value several
+  /// times through its memo, each use counts.
   Pickle(
       const std::string& bytes, const std::string& path,
       size_t most_values = kMostValues);

@@ -22,7 +22,7 @@ struct SafetensorsFile {
 /// Replaces `path` atomically (files.h). Adds the metadata entry "sha256": the hash of
 /// names, dtypes, shapes, values and the other metadata. The hash does not depend on
 /// the order of the tensors in the file. Dtypes: float32, float64, float16, bfloat16,
-/// int64, int32, uint8, bool. Throws DataError.
+/// int64, int32, uint8, bool. Throws DataError if the file cannot be written.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// Returns the bytes that write_safetensors() would write.
@@ -35,11 +35,12 @@ std::string unhashed_safetensors_bytes(const SafetensorsFile& file);
 /// Returns the hash that write_safetensors() would write.
 std::string safetensors_hash(const SafetensorsFile& file);
 
-/// Reads a file. Accepts a file without a hash, such as a file from another program.
+/// Reads a file. Accepts a file without a hash, since other programs write none.
 ///
-/// Throws DataError with the path and the first error: the file is too short, the
-/// header is not JSON or has a name twice, a dtype is unknown, sizes do not match the
-/// shape or the file, tensors overlap or have gaps, or the hash is wrong.
+/// Throws DataError with the path and the first error. A file is damaged if it is too
+/// short, if the header is not JSON or has a name twice, or if a dtype is unknown. It
+/// is also damaged if sizes do not match the shape or the file, if tensors overlap or
+/// have gaps, or if the hash is wrong.
 SafetensorsFile read_safetensors(const std::string& path);
 
 /// Parses the bytes of a file. `path` is the name of the file in errors. The tensors

@@ -15,9 +15,9 @@ enum class Fit {
   exact,
 };
 
-/// Throws ConfigError with the first target that is missing in `sources` or has another
-/// shape there. With Fit::exact, also throws for the first source without a target.
-/// Call it before copy_values(), so that either all tensors change or none.
+/// Throws ConfigError with the first target that `sources` lacks or has with another
+/// shape. With Fit::exact, also throws for the first source without a target. Call it
+/// before copy_values(), so that either all tensors change or none.
 ///
 /// `path` is the file of the sources, and `part` is the text in brackets at the start
 /// of the error.
@@ -26,8 +26,8 @@ void check_fits(
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,
     Fit fit);
 
-/// Copies the values of sources to the targets with the same names, in place, converted
-/// to the targets' dtypes.
+/// Copies the values of sources into the targets with the same names. Converts the
+/// values to the targets' dtypes.
 void copy_values(
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets);
 

@@ -21,10 +21,10 @@ enum class WeightsFormat {
 /// Number of bytes at the start of a file that determine its format.
 constexpr size_t kWeightsStart = 512;
 
-/// Returns the format of a file that begins with `start`: its first kWeightsStart
-/// bytes, or all bytes of a shorter file. Checks only content that distinguishes the
-/// formats; the reader of the format checks the rest. The first byte is not sufficient,
-/// because a safetensors file may begin with any byte.
+/// Returns the format of a file. `start` has the first kWeightsStart bytes of the file,
+/// or all bytes of a shorter file. Checks only the bytes that distinguish the formats;
+/// the reader of the format checks the rest. The first byte is not sufficient, because
+/// a safetensors file may begin with any byte.
 WeightsFormat weights_format(std::string_view start, uint64_t file_size);
 
 }  // namespace tandem

@@ -7,10 +7,11 @@
 
 namespace tandem {
 
-/// A file, or bytes within a file that are a file themselves.
+/// A whole file, or a range of bytes in a file, such as an entry of a zip archive.
 struct FilePart {
   std::string path;
-  // First byte, and number of bytes. A part ends with its file at the latest.
+  // First byte of the range, and number of bytes. A range that is too long ends with
+  // the file.
   uint64_t offset = 0;
   uint64_t size = std::numeric_limits<uint64_t>::max();
 };
@@ -33,8 +34,8 @@ struct ZipEntry {
 std::vector<ZipEntry> read_zip_directory(const FilePart& archive);
 std::vector<ZipEntry> read_zip_directory(const std::string& path);
 
-/// Returns the bytes of an entry. Throws DataError if the entry is compressed, or is
-/// not in the archive.
+/// Returns the range of bytes with the content of an entry. Throws DataError if the
+/// entry is compressed, or is not in the archive.
 FilePart bytes_of(const FilePart& archive, const ZipEntry& entry);
 
 }  // namespace tandem

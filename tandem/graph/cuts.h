@@ -23,25 +23,26 @@ struct Cut {
 };
 
 /// Divides a graph into contiguous stages at `cut.names`. If `cut.names` is empty,
-/// minimizes the cost of the most expensive stage. Among several such divisions,
-/// returns the division with the longest first stages.
+/// minimizes the cost of the most expensive stage. If several divisions have the same
+/// cost, returns the division with the longest first stages.
 ///
-/// A stage can begin with a node if a single tensor crosses from earlier nodes to it
-/// and later nodes, and if no parameter or buffer is used on both sides. Without
-/// `cut.names`, the node must also use a parameter and not be batch norm, so that batch
-/// norm and activations stay with the node before them.
+/// A stage can begin with a node under two conditions. A single tensor crosses from
+/// earlier nodes to this node and later nodes. No parameter or buffer is used on both
+/// sides. If `cut.names` is empty, the node must also use a parameter and must not be
+/// batch norm. So batch norm and activations stay with the node before them.
 ///
 /// For Balance::time, the cost of a node is cost_of(). Otherwise, the cost is the
 /// number of parameters in the nodes that can begin a stage.
 ///
-/// Throws ConfigError if there are more stages than such nodes, if no stage can begin
-/// with a name in `cut`, or if `cut` does not make `stages` stages.
+/// Throws ConfigError if there are more stages than nodes that can begin a stage, or if
+/// no stage can begin with a name in `cut`. Also throws ConfigError if `cut` does not
+/// make `stages` stages.
 std::vector<NodeRange> split_graph(
     const Graph& graph, int64_t stages, const Cut& cut = {});
 
 /// Returns a graph of the nodes in `range` only. Its input is the tensor that crosses
-/// to them, and its output the tensor that crosses to later nodes. Throws ConfigError
-/// if several tensors cross.
+/// from earlier nodes, and its output is the tensor that crosses to later nodes. Throws
+/// ConfigError if several tensors cross.
 [[nodiscard]] Graph part_of(const Graph& graph, const NodeRange& range);
 
 }  // namespace tandem

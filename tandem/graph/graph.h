@@ -18,7 +18,7 @@ struct Size {
   int64_t fixed = 0;
   int64_t per_sample = 0;
 
-  /// Returns the size for a batch of this number of samples.
+  /// Returns the size for a batch of `samples` samples.
   int64_t at(int64_t samples) const {
     return fixed + per_sample * samples;
   }
@@ -32,7 +32,8 @@ enum class ValueKind {
   // The batch: the only input of a graph.
   input,
   parameter,
-  // Saved with the parameters, such as batch norm's running statistics.
+  // A tensor that is saved with the parameters, such as batch norm's running
+  // statistics.
   buffer,
   // A tensor that is not saved: a non-persistent buffer or a constant.
   constant,
@@ -43,30 +44,30 @@ enum class ValueKind {
 /// A tensor in a graph.
 struct Value {
   ValueKind kind = ValueKind::output;
-  // Unique in the graph.
+  // Name, unique in the graph.
   std::string name;
   at::ScalarType dtype = at::kFloat;
   std::vector<Size> shape;
   // Name in Python's state_dict(), for a parameter or a buffer.
   std::string state_name = {};
-  // The tensor of a parameter, buffer or constant. Shared with everything that uses the
-  // graph.
+  // Tensor of a parameter, buffer or constant. Copies of the graph and models that run
+  // it share this tensor.
   at::Tensor tensor = {};
 };
 
-/// Index in Graph::values.
+/// Index of a value in Graph::values.
 using ValueId = int64_t;
 
 /// An argument of an operator.
 struct Argument {
   enum class Kind {
-    // A number, a string, a list of numbers, None, ...
+    // A constant, such as a number, a string, a list of numbers, or None.
     constant,
-    // A tensor: value `value`.
+    // A tensor, the value with the id `value`.
     value,
     // An integer that may depend on the number of samples.
     size,
-    // A list of arguments: of tensors (or None), or of sizes.
+    // A list of tensors (or None), or a list of sizes.
     list,
   };
   Kind kind = Kind::constant;
@@ -83,15 +84,16 @@ struct Argument {
 
 /// A call of an operator.
 struct Node {
-  // Unique in the graph, such as "conv2d_1".
+  // Name, unique in the graph, such as "conv2d_1".
   std::string name;
-  // Operator and overload, such as "aten::add" and "Tensor".
+  // Names of the operator and of its overload, such as "aten::add" and "Tensor".
   std::string target;
   std::string overload;
-  // One for each argument of the operator's schema, in its order, defaults included.
+  // Values of all arguments of the operator's schema, in the order of the schema,
+  // including defaults.
   std::vector<Argument> arguments;
-  // One value for each tensor that the operator returns. -1: the graph does not use
-  // the tensor. If the operator returns a list, its elements.
+  // Ids of the tensors that the operator returns; -1 for a tensor that the graph does
+  // not use. If the operator returns a list, the ids of its elements.
   std::vector<ValueId> outputs;
   // Path of the module that contains the call, such as "layer1.0.conv1"; may be "".
   std::string module = {};
@@ -104,16 +106,16 @@ struct Node {
 
 /// A network: operators of ATen on tensors, in order of execution.
 ///
-/// Source of the form: torch.fx and torch/_export/serde/schema.py. Unlike there, sizes
-/// are not values: a size is a linear function of the number of samples, so that
-/// a graph can be divided wherever a single tensor crosses.
+/// The form is that of torch.fx and torch/_export/serde/schema.py, except for sizes. In
+/// a Graph, sizes are not values, but linear functions of the number of samples. So a
+/// graph can be divided wherever a single tensor crosses.
 struct Graph {
-  // The input first, then parameters and buffers in order of registration.
+  // The input is first. Parameters and buffers are in order of registration.
   std::vector<Value> values;
   std::vector<Node> nodes;
   ValueId input = 0;
   ValueId output = 0;
-  // A second name of a parameter or buffer (tied weights), and the value.
+  // A second name of a parameter or buffer (tied weights), with the id of its value.
   struct Alias {
     std::string state_name;
     ValueId value;
@@ -128,20 +130,20 @@ struct Graph {
 /// Returns the shape of a tensor whose sizes do not depend on the number of samples.
 [[nodiscard]] std::vector<Size> fixed_shape(at::IntArrayRef sizes);
 
-/// Returns the shape of a batch of samples of this shape: [N, ...].
+/// Returns the shape [N, ...] of a batch whose samples have the shape `sample`.
 [[nodiscard]] std::vector<Size> batch_shape(at::IntArrayRef sample);
 
-/// Returns the value of a tensor with this name in Python's state_dict(), or of a
-/// constant.
+/// Returns a value for the parameter, buffer or constant `tensor`. `name` is its name
+/// in the graph and in Python's state_dict().
 [[nodiscard]] Value value_of(
     ValueKind kind, const std::string& name, const at::Tensor& tensor);
 
 /// Adds a value and returns its id.
 ValueId add_value(Graph& graph, Value value);
 
-/// Adds a node that calls an operator, with outputs of these values. `arguments` has
-/// the first arguments of the operator's schema; the others get their defaults. Returns
-/// the node; its number is its index.
+/// Adds a node that calls an operator and whose outputs are `outputs`. `arguments` has
+/// the first arguments of the operator's schema; the remaining arguments get their
+/// defaults. Returns the node. The number of the node is its index.
 ///
 /// Throws ConfigError if LibTorch has no such operator, or if an argument without
 /// default is missing.
@@ -149,7 +151,8 @@ Node& add_node(
     Graph& graph, const std::string& target, const std::string& overload,
     std::vector<Argument> arguments, const std::vector<ValueId>& outputs);
 
-/// Calls `use` with each value that an argument or one of its elements refers to.
+/// Calls `use` with the id of each value that an argument, or an element of its list,
+/// refers to.
 template <typename Use>
 void for_each_value(const Argument& argument, const Use& use) {
   if (argument.kind == Argument::Kind::value) {
@@ -160,7 +163,7 @@ void for_each_value(const Argument& argument, const Use& use) {
   }
 }
 
-/// Calls `use` with each value that a node reads.
+/// Calls `use` with the id of each value that a node reads.
 template <typename Use>
 void for_each_value(const Node& node, const Use& use) {
   for (const auto& argument : node.arguments) {
@@ -168,15 +171,15 @@ void for_each_value(const Node& node, const Use& use) {
   }
 }
 
-/// Checks a graph: every operator exists, every argument has the type of the operator's
-/// schema, every value is computed before it is used and only once, names are unique,
-/// and every node that changes a tensor in place changes a buffer or the output of
-/// another node. Throws ConfigError with the node and its source line.
+/// Checks a graph. Every operator exists. Every argument has the type that the
+/// operator's schema requires. Every value is computed once, before its first use.
+/// Names are unique. A node that changes a tensor in place changes a buffer or the
+/// output of another node. Throws ConfigError with the node and its source line.
 void verify(const Graph& graph);
 
 /// Returns the graph as text, one line per value and node: shapes, operators and
-/// arguments, without the values of parameters and buffers. Constants are in it as
-/// hashes. Two ranks with equal texts compute the same function of their parameters.
+/// arguments, without the values of parameters and buffers. Constants appear as hashes.
+/// Ranks with equal texts compute the same function of their parameters.
 [[nodiscard]] std::string describe(const Graph& graph);
 
 /// Returns the parameters, or the buffers, in order of registration, with the names of
@@ -209,7 +212,8 @@ void verify(const Graph& graph);
 /// Returns the number of elements of the parameters that a node reads.
 [[nodiscard]] int64_t count_parameters(const Graph& graph, const Node& node);
 
-/// Returns the node as messages name it: "conv2d_1 (net.py:12: x = self.conv1(x))".
+/// Returns the name and source line of a node, for messages: "conv2d_1 (net.py:12: x =
+/// self.conv1(x))".
 [[nodiscard]] std::string name_for_messages(const Node& node);
 
 /// Returns a shape as text, with N for the number of samples: "[N, 64, 8*N]".

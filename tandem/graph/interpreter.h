@@ -11,26 +11,29 @@ namespace tandem {
 
 /// Runs a graph through LibTorch's dispatcher, with autograd if gradients are enabled.
 ///
-/// Training and evaluation follow ForwardContext::training, whatever the mode in the
-/// arguments of batch norm and dropout. Nodes that change a buffer run in training
-/// only. A ReLU overwrites its input if nothing else reads it. Not thread-safe.
+/// ForwardContext::training selects training or evaluation mode; the mode in the
+/// arguments of batch norm and dropout has no effect. Nodes that change a buffer run in
+/// training only. A ReLU overwrites its input if neither another node nor backward
+/// reads the input. Not thread-safe.
 class Interpreter {
  public:
   struct Options {
-    // See ModelOptions::stack_statistics.
+    // Exchanges batch norm's statistics between ranks, as
+    // ModelOptions::stack_statistics.
     StackFunction stack_statistics;
-    // False makes dropout return its input.
+    // If false, dropout returns its input unchanged.
     bool dropout = true;
   };
 
-  /// Prepares the calls. `graph` must pass verify() and outlive the interpreter.
+  /// Prepares the calls of operators. `graph` must pass verify() and outlive the
+  /// interpreter.
   Interpreter(const Graph& graph, Options options);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  /// Returns the graph's output. `input` has the input's shape, with any number of
-  /// samples.
+  /// Runs the graph and returns its output. `input` has the shape of the graph's input,
+  /// with any number of samples.
   at::Tensor run(const at::Tensor& input, const ForwardContext& context);
 
  private:
@@ -40,7 +43,7 @@ class Interpreter {
   const Graph& graph_;
   Options options_;
   std::vector<Step> steps_;
-  // Values of the current run, by ValueId.
+  // Tensors of the current call of run(), indexed by ValueId.
   std::vector<at::Tensor> values_;
 };
 

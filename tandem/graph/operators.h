@@ -14,10 +14,11 @@
 
 namespace tandem {
 
-/// Arguments of a forward pass, besides its input.
+/// Arguments of a forward pass, in addition to the input.
 struct ForwardContext {
   bool training = true;
-  // The fp16 modes make operators round their values; `bf16` counts as `none`.
+  // Rounding of the operators' values in fp16 modes; `bf16` has the same effect as
+  // `none`.
   Rounding rounding = Rounding::none;
   SampleContext samples;
   // Called with each node and its first output while a graph runs forward, except for
@@ -31,21 +32,22 @@ struct OperatorCall {
   const Node& node;
   // Number of samples in the batch; 0 if unknown.
   int64_t samples;
-  // The arguments of the schema; the operator may move from them.
+  // Values of the schema's arguments. The operator may move from them.
   std::vector<c10::IValue>& arguments;
   const ForwardContext& context;
-  // Exchanges batch norm's statistics (sync_batch_norm.h); empty: each rank's own.
+  // Exchanges batch norm's statistics between ranks (sync_batch_norm.h). If empty,
+  // batch norm uses this rank's samples.
   const StackFunction& stack_statistics;
-  // False makes dropout return its input.
+  // If false, dropout returns its input unchanged.
   bool dropout;
 };
 
 /// Values that an operator rounds to 16 bits, forward and backward (core/numerics.h).
 enum class RoundedValues {
-  // Each output is a value of the input, so it is rounded already.
+  // No values, because each output is a value of the input, which is already rounded.
   none,
   output,
-  // Inputs, parameters and output, in convolutions and matrix products.
+  // Inputs, parameters and output, for convolutions and matrix products.
   all,
   // The gradient of the input; in fp16_o2 also the output.
   output_in_o2,
@@ -60,23 +62,23 @@ enum OperatorTrait : unsigned {
   kIsBatchNorm = 4,
   // Draws from LibTorch's generator, so runs are not reproducible.
   kIsRandom = 8,
-  // Moves values without computing, so it costs nothing.
+  // Rearranges values without computing, so its cost is 0.
   kIsView = 16,
-  // Reads or writes files, which a network from a stranger must not do.
+  // Reads or writes files, which a network from an untrusted source must not do.
   kUsesFiles = 32,
 };
 
 /// Properties of an operator of ATen. Operators without a row run through LibTorch's
-/// dispatcher and cost as much as the values that they write.
+/// dispatcher. Their cost depends only on the number of values that they write.
 struct OperatorRow {
   // Name without overload, such as "aten::conv2d".
   const char* name;
   RoundedValues rounds = RoundedValues::output;
   // Bits of OperatorTrait.
   unsigned traits = kNoOperatorTrait;
-  // Multiplications for one sample. Null: none.
+  // Returns the number of multiplications for one sample. Null if there are none.
   double (*multiplications)(const Graph& graph, const Node& node) = nullptr;
-  // Computes the operator. Null: LibTorch's dispatcher does.
+  // Computes the operator. Null if LibTorch's dispatcher computes it.
   at::Tensor (*run)(const OperatorCall& call) = nullptr;
   // Schema of an operator that some LibTorch versions lack; null for other operators.
   // If LibTorch lacks the operator, `run` computes it.
@@ -87,26 +89,26 @@ struct OperatorRow {
   }
 };
 
-/// Returns the row of an operator, such as "aten::conv2d"; a row without properties if
-/// there is none.
+/// Returns the row of an operator, such as "aten::conv2d". If the operator has no row,
+/// returns a row with the default values.
 const OperatorRow& operator_row(const std::string& target);
 
-/// Returns the schema of an operator: LibTorch's, or that of OperatorRow::schema.
-/// Returns null if neither exists.
+/// Returns the schema of an operator from LibTorch or, if LibTorch lacks the operator,
+/// from OperatorRow::schema. Returns null if neither exists.
 const c10::FunctionSchema* schema_of(
     const std::string& target, const std::string& overload);
 
 /// Returns the schema of a node's operator, which must exist.
 const c10::FunctionSchema& schema_of(const Node& node);
 
-/// Returns the type without Optional.
+/// Returns the element type if `type` is an optional type, otherwise `type`.
 c10::TypePtr without_optional(const c10::TypePtr& type);
 
-/// Returns the multiplications of a node for one sample.
+/// Returns the number of multiplications of a node for one sample.
 double multiplications_of(const Graph& graph, const Node& node);
 
-/// Returns the time that a node takes for one sample, in multiplications: its
-/// multiplications, and ten for each value that it writes.
+/// Returns the estimated time of a node for one sample, in units of one multiplication.
+/// It is the number of multiplications plus 10 for each value that the node writes.
 double cost_of(const Graph& graph, const Node& node);
 
 }  // namespace tandem

@@ -11,17 +11,19 @@ extern const char* const kExportLine;
 
 /// Reads a network from a file of Python's torch.export.save (torch 2.6 or later).
 ///
-/// Values have the names of the file, parameters and buffers those of state_dict().
-/// Tied weights are one value and an alias. The tensors are on the CPU, in the file's
-/// dtypes; parameters require gradients as in Python. Sizes and assertions are not
-/// nodes. No code in the file is executed. The graph passes verify().
+/// Values have the names in the file; parameters and buffers have the names in
+/// state_dict(). Tied weights are one value and an alias. The tensors are on the CPU,
+/// in the file's dtypes; parameters require gradients as in Python. Computations of
+/// sizes and assertions do not become nodes. No code in the file is executed. The graph
+/// passes verify().
 ///
-/// Until the file is known to be valid, the reader uses at most 4 times its size and 64
-/// MB.
+/// Until all checks of the file have passed, the reader uses at most 4 times the size
+/// of the file plus 64 MB of memory.
 ///
 /// Throws DataError if the file is missing or damaged. Throws ConfigError for a network
-/// that tandem cannot train: operators that LibTorch lacks, control flow, a fixed batch
-/// size, several inputs or outputs, random operators, or an export in evaluation mode.
+/// that tandem cannot train. Reasons are operators that LibTorch lacks, control flow, a
+/// fixed batch size, several inputs or outputs, random operators, and an export in
+/// evaluation mode.
 [[nodiscard]] Graph read_pt2(const std::string& path);
 
 }  // namespace tandem

@@ -10,25 +10,28 @@
 
 namespace tandem {
 
-/// The zip archive of torch.export.save. Three layouts exist: of torch 2.6 and 2.7, of
-/// 2.8, and of 2.9 and later.
+/// A zip archive that torch.export.save wrote. Three layouts exist: torch 2.6 and 2.7,
+/// torch 2.8, and torch 2.9 and later.
 ///
-/// Memory: the JSON texts and the tensors use at most the size of the file, and the
-/// values of a JSON text or a pickle at most the size of the file and 24 MB.
+/// The JSON texts and the tensors together use at most as much memory as the size of
+/// the file. The values of a JSON text or a pickle use at most the size of the file
+/// plus 24 MB.
 class Pt2Archive {
  public:
   /// Reads the archive's directory. Throws DataError if the file is missing or damaged,
   /// and ConfigError if it is another kind of file.
   explicit Pt2Archive(const std::string& path);
 
-  /// Returns the program: ExportedProgram of torch/_export/serde/schema.py.
+  /// Returns the program as JSON, with the fields of ExportedProgram in
+  /// torch/_export/serde/schema.py.
   nlohmann::json program() const;
 
-  /// Returns the tensors of the state dict, in its order. Tied weights share their
-  /// memory. Throws DataError if a tensor is damaged.
+  /// Returns the tensors of the state dict, in the order of the state dict. Tied
+  /// weights share their memory. Throws DataError if a tensor is damaged.
   std::vector<NamedTensor> state() const;
 
-  /// Returns buffers that are not in the state dict, and other constants, by name.
+  /// Returns the buffers that are not in the state dict, and other constants. The keys
+  /// are their names.
   std::map<std::string, at::Tensor> constants() const;
 
  private:
@@ -49,9 +52,10 @@ class Pt2Archive {
   std::vector<NamedTensor> saved_tensors(const std::string& name) const;
 
   FilePart file_;
-  // Sorted by name, without the folder that encloses all entries.
+  // Entries sorted by name. The names do not include the folder that encloses all
+  // entries.
   std::vector<ZipEntry> entries_;
-  // Name of the model: the file models/NAME.json. Empty: the layout of torch 2.6.
+  // NAME in the entry models/NAME.json; empty in the layout of torch 2.6 and 2.7.
   std::string model_;
 };
 

@@ -4,11 +4,12 @@
 
 namespace tandem {
 
-/// Throws DataError: the file at `path` is damaged; `what` follows its name.
+/// Throws DataError because the file at `path` is damaged. The message is `path`,
+/// followed by `what`.
 [[noreturn]] void fail_pt2(const std::string& path, const std::string& what);
 
-/// Throws ConfigError: tandem cannot use the file at `path`; `what` follows its name
-/// and ends with an action.
+/// Throws ConfigError because tandem cannot use the file at `path`. The message is
+/// `path`, followed by `what`, which ends with an action.
 [[noreturn]] void refuse_pt2(const std::string& path, const std::string& what);
 
 }  // namespace tandem

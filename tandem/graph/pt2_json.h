@@ -6,15 +6,15 @@
 
 namespace tandem {
 
-/// Memory of a JSON value in bytes, besides its text. A name in an object counts as
-/// a value.
+/// Largest memory of a JSON value in bytes, without its text. A name in an object
+/// counts as a value.
 constexpr size_t kBytesPerJsonValue = 160;
 
-/// Parses JSON of a file at `path`. `on_name` gets each name in an object in the file's
-/// order, and its depth: 1 in the outermost object.
+/// Parses JSON text of the file at `path`. Calls `on_name` for each name in an object,
+/// in the order of the text. `depth` is 1 in the outermost object.
 ///
 /// Throws DataError if the text is damaged or nested too deeply. Throws ConfigError if
-/// it has more than `most_values` values, before it uses memory for them.
+/// the text has more than `most_values` values, before it uses memory for the values.
 nlohmann::json parse_json(
     const std::string& text, const std::string& path, size_t most_values,
     const std::function<void(int depth, const std::string& name)>& on_name = {});
@@ -23,11 +23,13 @@ nlohmann::json parse_json(
 /// fractions and booleans, which the JSON library would convert.
 int64_t integer_of(const nlohmann::json& value);
 
-/// Returns the text. Throws nlohmann::json::exception for any other value.
+/// Returns the text in a JSON string. Throws nlohmann::json::exception for any other
+/// value.
 const std::string& string_of(const nlohmann::json& value);
 
-/// Returns the kind of a union, such as "as_int": the only name in an object. Returns
-/// "" if there are several. Throws nlohmann::json::exception for any other value.
+/// Returns the kind of a union, such as "as_int": the name in an object with a single
+/// name. Returns "" for other objects. Throws nlohmann::json::exception for any other
+/// value.
 const std::string& kind_of(const nlohmann::json& value);
 
 }  // namespace tandem

@@ -16,13 +16,15 @@ namespace tandem {
 /// numbers if `inputs` (a list of NamedArgument) has a number in place of a tensor.
 /// Returns the operator's schema.
 ///
-/// Calls names.refuse if the target is not an operator, or if LibTorch lacks it.
+/// Calls names.refuse if the target is not an operator or if LibTorch lacks the
+/// operator.
 const c10::FunctionSchema& find_operator(
     Node& node, const std::string& target, const nlohmann::json& inputs,
     const Pt2Names& names);
 
-/// Returns why tandem cannot train a call of `schema`: it is random, or its arguments
-/// fix evaluation mode. Returns nothing for other calls.
+/// Returns the reason why tandem cannot train a network with this call of `schema`. For
+/// example, the operator draws random numbers or uses files, or the arguments fix
+/// evaluation mode. Returns nullopt for other calls.
 std::optional<std::string> find_problem(
     const Node& node, const c10::FunctionSchema& schema);
 

@@ -7,24 +7,25 @@
 
 namespace tandem {
 
-/// Largest absolute value of a size in a file. Sums and products of sizes with the
-/// number of samples stay within 64 bits.
+/// Largest absolute value of a size in a file. With this limit, sums of sizes and
+/// products of sizes with the number of samples stay within 64 bits.
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 
-/// Returns the name of the symbol if a symbolic expression consists of it only:
-/// "Symbol('s77', positive=True, integer=True)" or "s77".
+/// Returns the name of the symbol if an expression is a single symbol: "Symbol('s77',
+/// positive=True, integer=True)" or "s77".
 std::optional<std::string> symbol_of(const std::string& expression);
 
-/// Returns the value of a symbolic expression, where `symbol` is the number of samples:
-/// "Mul(Integer(8), Symbol('s77', integer=True))", "8*s77 + 1" or "(s77*8)//4". Returns
-/// nothing for an expression that is not linear or has another symbol.
+/// Returns the value of a symbolic expression in which `symbol` is the number of
+/// samples: "Mul(Integer(8), Symbol('s77', integer=True))", "8*s77 + 1" or
+/// "(s77*8)//4". Returns nullopt for an expression that is not linear or has another
+/// symbol.
 ///
 /// Source of the forms: sympy.srepr and str.
 std::optional<Size> parse_size(
     const std::string& expression, const std::string& symbol);
 
-/// Returns an expression as messages show it, without the properties of its symbols, at
-/// most 80 characters.
+/// Returns the text of an expression for messages, without the properties of symbols,
+/// with at most 80 characters.
 std::string readable_size(const std::string& expression);
 
 }  // namespace tandem

@@ -9,17 +9,18 @@
 
 namespace tandem {
 
-/// A tensor of a state dict with all of its names, in the order of the state dict.
+/// A tensor of a state dict with all of its names. The names are in the order of the
+/// state dict.
 struct TiedTensor {
   std::vector<std::string> names;
   at::Tensor tensor;
 };
 
-/// Finds tensors that are stored once and have several names (tied weights). Keeps the
-/// order of their first names.
+/// Combines entries of a state dict that refer to the same tensor (tied weights).
+/// Returns each tensor once, in the order of the first names.
 ///
-/// Throws ConfigError if two tensors share only a part of their memory, which arenas
-/// cannot express. `path`: the file, for messages.
+/// Throws ConfigError if two tensors share only a part of their memory, which arenas do
+/// not support. `path` is the name of the file in errors.
 std::vector<TiedTensor> find_tied(
     const std::vector<NamedTensor>& state, const std::string& path);
 

@@ -7,8 +7,9 @@
 
 namespace tandem {
 
-/// Return LibTorch's value for a number in a file of torch.export.save. Return nothing
-/// for unknown numbers, and for types and layouts that tandem does not support.
+/// Returns LibTorch's dtype, layout or memory format for its number in a file of
+/// torch.export.save. Returns nullopt for unknown numbers, and for types and layouts
+/// that tandem does not support.
 ///
 /// Source: ScalarType, Layout and MemoryFormat in torch/_export/serde/schema.py.
 std::optional<at::ScalarType> pt2_dtype(int64_t number);

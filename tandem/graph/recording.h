@@ -15,29 +15,30 @@ struct Graph;
 
 namespace tandem {
 
-/// The reason why a function has no graph.
+/// Error with the reason why a function has no graph.
 class NoGraph : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Returns a graph of an input, the parameters and the buffers, without nodes. The
-/// input has the shape `input_shape`.
+/// Returns a graph without nodes. Its values are an input of the shape `input_shape`,
+/// and the parameters and buffers of `function`.
 Graph state_of(
     const TraceableFunction& function, const std::vector<int64_t>& input_shape,
     at::ScalarType dtype);
 
 /// Converts a recording of LibTorch's tracer to a graph whose sizes are constants. The
-/// values of `state`, in its order, are the recording's inputs.
+/// inputs of the recording are the values of `state`, in the same order.
 ///
-/// The tracer records the parts of an operator, such as _convolution() of conv2d(). The
-/// graph has the operators that a program calls.
+/// The tracer records the internal calls of an operator, such as _convolution() in
+/// conv2d(). The graph has the operators that a program calls, such as conv2d().
 ///
 /// Throws NoGraph for a recording that a graph cannot express.
 Graph graph_of(const torch::jit::Graph& recording, const Graph& state);
 
-/// Returns a copy without the nodes whose outputs nothing reads. `buffer_updates`: with
-/// the nodes that change a buffer. Names and numbers nodes and values.
+/// Returns a copy of a graph without the nodes whose outputs no node reads. Keeps the
+/// nodes that change a buffer only if `buffer_updates` is true. Gives nodes and values
+/// new names and numbers.
 Graph needed_part(const Graph& from, bool buffer_updates);
 
 }  // namespace tandem

@@ -6,18 +6,18 @@
 
 namespace tandem {
 
-/// Stacks all ranks' tensors in rank order: number of ranks x the shape of `mine`.
-/// Every rank must call it the same number of times. The model calls this function, so
-/// it does not depend on Communicator.
+/// Function that stacks the tensors of all ranks in rank order. The result has the
+/// shape number of ranks x the shape of `mine`. Every rank must call the function the
+/// same number of times. Models call it, so that they need not depend on Communicator.
 using StackFunction = std::function<at::Tensor(const at::Tensor& mine)>;
 
 /// Normalizes a batch in training with the statistics of all ranks' samples.
 ///
-/// `x`: samples x channels x ..., in the parameters' float32 or float64, or in
-/// bfloat16. A rank may have any number of samples, even none. Each rank contributes 2
-/// x channels + 1 numbers in forward and 2 x channels in backward. The gradients of
-/// weight and bias cover this rank's samples only. Updates the running statistics, with
-/// equal bits on all ranks.
+/// `x` has the shape samples x channels x ..., and the dtype of the parameters (float32
+/// or float64) or bfloat16. A rank may have any number of samples, even none. Each rank
+/// contributes 2 x channels + 1 numbers in forward and 2 x channels in backward. The
+/// gradients of weight and bias cover this rank's samples only. Updates the running
+/// statistics, with equal bits on all ranks.
 ///
 /// Source: torch/nn/modules/_functions.py, SyncBatchNorm (which needs a GPU). Ranks'
 /// statistics are combined as in Chan et al., "Updating formulae and a pairwise

@@ -17,18 +17,19 @@ namespace tandem {
 /// A function with parameters, such as a torch::nn module.
 struct TraceableFunction {
   std::function<at::Tensor(const at::Tensor&)> forward;
-  // The tensors themselves, not copies of them: a trace recognizes them by identity.
+  // The tensors that forward() uses, not copies, because a trace recognizes a tensor by
+  // its identity.
   std::vector<NamedTensor> parameters;
   std::vector<NamedTensor> buffers;
-  // Sets the mode. May be empty.
+  // Sets training or evaluation mode. May be empty.
   std::function<void(bool training)> set_training;
 };
 
-/// The graph of a function, or the reason why it has none.
+/// The graph of a function, or the reason why the function has no graph.
 struct Traced {
   std::optional<Graph> graph;
-  // A clause without a full stop, such as "batches of 2 and 3 samples call different
-  // operators: aten::relu and aten::tanh".
+  // Reason as a clause without a full stop, such as "batches of 2 and 3 samples call
+  // different operators: aten::relu and aten::tanh".
   std::string why_not;
 };
 
@@ -41,12 +42,13 @@ struct Traced {
 /// training mode, they run only if the function has no dropout. An `if` that chooses
 /// the same branch in all these calls remains undetected.
 ///
-/// The trace calls parts of LibTorch's operators. A convolution becomes conv2d again,
-/// and a product with a transposed parameter becomes linear.
+/// The tracer records internal calls of LibTorch's operators. trace() replaces a
+/// recorded convolution by conv2d, and a product with a transposed parameter by linear.
 ///
-/// The input has `samples` x `sample_shape` values. Calls `set_training` and ends in
-/// training mode. Afterwards, parameters, buffers and LibTorch's generator of the CPU
-/// have their former values. Not thread-safe for functions that share tensors.
+/// `sample_shape` is the shape of one sample of the input, and `dtype` is the dtype of
+/// the input. Calls `set_training` and ends in training mode. Afterwards, parameters,
+/// buffers and LibTorch's generator of the CPU have their former values. Not
+/// thread-safe for functions that share tensors.
 Traced trace(
     const TraceableFunction& function, const std::vector<int64_t>& sample_shape,
     at::ScalarType dtype);

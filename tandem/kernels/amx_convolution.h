@@ -17,11 +17,11 @@
 //   . i i i i .                       channels of the image.
 //   . . . . . .
 //
-// The image is the right factor of the product, which needs its pixels in pairs
-// (amx_tiles.h). There are two copies of the image. One has the pairs 0 and 1, 2 and 3,
-// ... for even shifts. The other has the pairs 1 and 2, 3 and 4, ... for odd shifts. A
-// pair of pixels with 16 channels is a cache line, so tiles begin at a cache line for
-// every shift.
+// The image is the right factor of the product. AMX needs the rows of a right factor,
+// here the pixels, in pairs (amx_tiles.h). There are two copies of the image. One has
+// the pairs 0 and 1, 2 and 3, ... for even shifts. The other has the pairs 1 and 2, 3
+// and 4, ... for odd shifts. A pair of pixels with 16 channels is a cache line, so
+// tiles begin at a cache line for every shift.
 
 namespace tandem {
 
@@ -31,10 +31,10 @@ namespace amx {
 
 /// Shape of a convolution with square windows and stride 1.
 struct ConvolutionShape {
-  // Multiples of 16.
+  // Numbers of channels, multiples of 16.
   int64_t in_channels = 0;
   int64_t out_channels = 0;
-  // Size of an image without its padding.
+  // Size of an image without padding, in pixels.
   int64_t height = 0;
   int64_t width = 0;
   int64_t kernel = 0;
@@ -50,8 +50,8 @@ int64_t grad_bytes(const ConvolutionShape& shape);
 void lay_out_image(const ConvolutionShape& shape, const Bf16* image, void* to);
 
 /// Converts a gradient of [output height x output width x out_channels] to the layout
-/// of add_images(). Writes the sum over its pixels to `bias_grad`, which has
-/// out_channels values.
+/// of add_images(). Writes the sum of the gradient over all pixels to `bias_grad`,
+/// which has out_channels values.
 void lay_out_grad(
     const ConvolutionShape& shape, const Bf16* grad, void* to, float* bias_grad);
 
@@ -63,14 +63,14 @@ int64_t num_tasks(const ConvolutionShape& shape);
 /// 64 bytes.
 int64_t sums_bytes(const ConvolutionShape& shape);
 
-/// Adds the products of `count` images and gradients to a task's sums. If `first` is
-/// true, the sums start at zero.
+/// Adds the products of `count` images and gradients to the sums of a task. If `first`
+/// is true, sets the sums to zero before.
 void add_images(
     const ConvolutionShape& shape, int64_t task, const void* images, const void* grads,
     int64_t count, bool first, void* sums);
 
-/// Writes the sums of all tasks to the weights' gradient, [out_channels x in_channels x
-/// kernel x kernel]. If `accumulate` is true, adds them to it.
+/// Writes the sums of all tasks to `to`, the weights' gradient [out_channels x
+/// in_channels x kernel x kernel]. If `accumulate` is true, adds the sums to `to`.
 void store_weight_grad(
     const ConvolutionShape& shape, const void* sums, bool accumulate, float* to);
 

@@ -6,8 +6,8 @@
 // is read once and rounded to bfloat16, which costs less than a packed copy. Sums are
 // float32. Call these functions only if has_amx() returns true.
 //
-// Each call computes one range of the result. The bits do not depend on the division
-// into ranges. `scratch` is memory that only one call uses at a time, aligned to 64
+// Each call computes one range of the result. The division into ranges does not change
+// the bits. Concurrent calls need separate `scratch` memory, which is aligned to 64
 // bytes. The functions *_scratch() return its size.
 //
 //   product           left factor              right factor            sums in tiles
@@ -29,10 +29,10 @@ struct LinearShape {
   int64_t out = 0;
 };
 
-/// Each Range begins at a multiple of this number.
+/// Number of which the beginning of each Range is a multiple.
 constexpr int64_t kLinearGrain = 64;
 
-/// The outputs or inputs [begin, end) of a layer.
+/// A range [begin, end) of the outputs or inputs of a layer.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -56,7 +56,7 @@ void round_grad(const LinearShape& shape, const float* grad_y, void* rounded);
 /// Returns the bytes of scratch memory for linear_backward_input() and
 /// linear_backward_weight().
 int64_t backward_scratch(const LinearShape& shape);
-/// Computes grad_x = grad_y weight for a range of inputs. T: float or Bf16.
+/// Computes grad_x = grad_y weight for a range of inputs. T is float or Bf16.
 template <typename T>
 void linear_backward_input(
     const LinearShape& shape, Range inputs, const void* rounded_grad,

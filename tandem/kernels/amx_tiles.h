@@ -8,9 +8,9 @@
 // header.
 //
 // A tile is a register of 16 rows of 64 bytes; a core has eight. One instruction
-// computes C += A B with bfloat16 factors and float32 sums. B is stored in pairs: row i
-// of the tile holds rows 2i and 2i + 1 of the matrix, with the two values of a column
-// next to each other.
+// computes C += A B with bfloat16 factors and float32 sums. B is stored in pairs of
+// rows: row i of the tile has rows 2i and 2i + 1 of the matrix. The two values of a
+// column are next to each other.
 //
 //   A, left: 16 x 32       B, right: 32 x 16                     C, sums: 16 x 16
 //   a0,0  ... a0,31        b0,0  b1,0   b0,1  b1,1  ... b1,15    c0,0  ... c0,15
@@ -23,7 +23,7 @@ namespace tandem::amx {
 namespace {
 
 constexpr int64_t kTile = 16;
-// Number of products that one multiplication of two tiles adds to each sum.
+// Number of products that a multiplication of two tiles adds to each sum.
 constexpr int64_t kDepth = 32;
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kRowBytes = 64;
@@ -42,7 +42,7 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// Returns the number of rows of `row_bytes` in a block: as many as fit into 256 KiB of
+// Returns the number of rows of `row_bytes` in a block. The rows fit into 256 KiB of
 // the L2 cache, which leaves space for streamed data. The result is a multiple of
 // `unit`, at least `unit` and at most `most`.
 constexpr int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
@@ -82,8 +82,8 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-// Return a mask of the first `count` of 16 or 32 lanes. If `count` is negative, the
-// mask is empty.
+// Returns a mask of the first `count` lanes, of 16 or 32 lanes. If `count` is negative,
+// the mask is empty.
 inline __mmask16 first_16(int64_t count) {
   return count >= 16  ? static_cast<__mmask16>(0xFFFF)
          : count <= 0 ? static_cast<__mmask16>(0)
@@ -99,7 +99,8 @@ inline __m512i narrow_pair(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
-// Returns bfloat16 pairs: lane i of the result is (even[i], odd[i]).
+// Converts two vectors to bfloat16 and interleaves them: 32-bit lane i of the result is
+// (even[i], odd[i]).
 inline __m512i interleave(__m512 even, __m512 odd) {
   const __m512i order = _mm512_set_epi16(
       31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
@@ -133,8 +134,8 @@ inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
   _tile_stored(3, sums + 3 * step, row_bytes);
 }
 
-// Adds the products of the tile at `a` and the four tiles at `b`, which are `b_next`
-// bytes apart. Tiles 0 to 3 are the sums, tile 4 is the left factor, and tiles 5 and 6
+// Adds the products of the tile at `a` and four tiles at `b` to the sums in tiles 0 to
+// 3. The four tiles are `b_next` bytes apart. Tile 4 is the left factor. Tiles 5 and 6
 // alternate as the right factor.
 inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_loadd(4, a, kRowBytes);

@@ -7,10 +7,10 @@ namespace tandem {
 enum class Isa { base, neon, avx2, avx512 };
 
 /// Returns this CPU's best instruction set. On x86-64, the environment variable
-/// ONEDNN_MAX_CPU_ISA limits it, as it limits oneDNN.
+/// ONEDNN_MAX_CPU_ISA limits the result, as it limits oneDNN.
 Isa kernel_isa();
 
-/// True if the program has code for bfloat16 matrix tiles (AMX).
+/// True if kernels for AMX, bfloat16 matrix tiles, are compiled.
 #if defined(__x86_64__)
 constexpr bool kHasAmxKernels = true;
 #else
@@ -27,8 +27,8 @@ bool has_amx();
 /// bfloat16 instructions.
 bool has_bf16();
 
-/// Returns the argument for the instruction set kernel_isa(); `base` if it is neither
-/// AVX2 nor AVX-512.
+/// Returns `avx512` or `avx2` if kernel_isa() is this instruction set, otherwise
+/// `base`.
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {

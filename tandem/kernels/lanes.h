@@ -1,9 +1,10 @@
 #pragma once
 
-// Vectors for files that are compiled once for each instruction set (CMakeLists.txt).
-// These files must not share inline functions with other files, because the linker
-// could use the version for the wrong instruction set. Therefore, all definitions in
-// this header have internal linkage, and these files include few other headers.
+// Vector types for source files that are compiled once for each instruction set
+// (CMakeLists.txt). These files must not share inline functions with other files,
+// because the linker could use the version for the wrong instruction set. Therefore,
+// all definitions in this header have internal linkage, and these files include few
+// other headers.
 
 #include <cstdint>
 #include <cstring>
@@ -17,8 +18,8 @@ namespace {
 // Number of floats in the widest vector of the instruction set.
 //
 // Kernels use the compiler's vector types (Vectors), because compilers do not vectorize
-// loops of a few iterations. For a type wider than kWidest, the compiler uses several
-// vectors.
+// loops of a few iterations. If a type has more than kWidest floats, the compiler uses
+// several vectors.
 #if defined(__AVX512F__)
 constexpr int kWidest = 16;
 #elif defined(__AVX2__)
@@ -64,7 +65,7 @@ struct Vectors<4> {
   using Bytes __attribute__((vector_size(4))) = uint8_t;
 };
 
-// A number as a type, which passes a compile-time constant to a lambda.
+// A type for the number N, which passes N to a lambda as a compile-time constant.
 template <int N>
 struct Count {
   static constexpr int value = N;
@@ -81,7 +82,8 @@ struct Lanes {
   using Bytes = typename Vectors<L>::Bytes;
   using LooseFloats __attribute__((vector_size(4 * L), aligned(4), may_alias)) = float;
 
-  // On AVX2, GCC 12 turns a memcpy() into copies of 16 bytes through the stack.
+  // True if loads and stores use LooseFloats instead of memcpy(). On AVX2, GCC 12
+  // compiles memcpy() to copies of 16 bytes through the stack.
   static constexpr bool kLoose = L == 8 && kWidest == 8;
 
   template <typename Vector>
@@ -108,7 +110,7 @@ struct Lanes {
       std::memcpy(to, &from, sizeof(from));
     }
   }
-  // Rounds like narrow() in bf16.h.
+  // Rounds to bfloat16 as narrow() in bf16.h does.
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {
     Words words;
     std::memcpy(&words, &from, sizeof(words));

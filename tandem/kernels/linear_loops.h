@@ -5,11 +5,11 @@
 namespace tandem {
 
 /// Matrix product: sums[row][column] = sum over steps of a[row][step] *
-/// b[step][column]. Use it if the rows of b and sums are longer than a memory page.
+/// b[step][column]. Suited to rows of b and sums that are longer than a memory page.
 struct WideProduct {
   const float* a = nullptr;
   // Distances in `a` between neighboring rows and between neighboring steps, in
-  // elements, so that `a` may be transposed.
+  // elements. With these distances, `a` may be transposed.
   int64_t a_row = 0;
   int64_t a_step = 0;
   const float* b = nullptr;
@@ -18,11 +18,11 @@ struct WideProduct {
   // Number of columns of `b` and `sums`, a multiple of 8.
   int64_t columns = 0;
   int64_t steps = 0;
-  // True to add to the sums, false to overwrite them.
+  // True if the products are added to `sums`, false if they overwrite `sums`.
   bool accumulate = false;
 };
 
-/// Number of columns that multiply_wide() computes together.
+/// Number of columns that multiply_wide() computes at the same time.
 constexpr int64_t kPanel = 32;
 
 /// Returns the size of the scratch memory of multiply_wide(), in floats. Align the
@@ -31,8 +31,8 @@ constexpr int64_t wide_product_scratch(int64_t steps) {
   return kPanel * steps;
 }
 
-// Functions for one instruction set. Call them only if kernel_isa() is this instruction
-// set or a better one.
+// Versions of a function for each instruction set. Call a version only if kernel_isa()
+// is its instruction set or a better one.
 namespace avx2 {
 /// Computes the columns [first, last) of a product. `first` is a multiple of kPanel.
 /// `last` is also a multiple of kPanel, or the number of columns.

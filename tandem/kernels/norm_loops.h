@@ -6,12 +6,12 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of a plane, the memory that one loop of batch normalization processes. In the
-/// layout nhwc, a plane is an image. In nChw16c and nChw8c, a plane is 16 or 8 channels
-/// of an image.
+/// Shape of a plane, which is the part of an image that one call of a loop processes.
+/// In the layout nhwc, a plane is an image. In nChw16c and nChw8c, a plane is 16 or 8
+/// channels of an image.
 struct NormPlane {
   int64_t pixels = 0;
-  // Number of neighboring channels of a pixel, a multiple of 8.
+  // Number of channels of a pixel that are adjacent in memory, a multiple of 8.
   int64_t lanes = 0;
 };
 
@@ -28,9 +28,10 @@ struct NormChannels {
   const float* slope = nullptr;
 };
 
-// Loops over one plane, for each instruction set. T is float or Bf16; sums are float32.
-// norm_moments reads the plane twice, the second time from the L2 cache: 28 x 28 pixels
-// of 16 float32 lanes have 49 KiB. The other loops read it once.
+// Loops of batch normalization over one plane, for each instruction set. T is float or
+// Bf16; sums are float32. norm_moments reads the plane twice, the second time from the
+// L2 cache: 28 x 28 pixels of 16 float32 lanes have 49 KiB. The other loops read it
+// once.
 //
 // norm_moments: the mean of each lane, and its sum of squared distances from the mean.
 // norm_forward: out = (in - mean) * scale + bias. With `relu`, negative results become

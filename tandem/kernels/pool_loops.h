@@ -13,9 +13,9 @@ struct PoolShape {
   int64_t outer = 0;
   int64_t height = 0;
   int64_t width = 0;
-  // Number of neighboring channels of a pixel, a multiple of 8.
+  // Number of channels of a pixel that are adjacent in memory, a multiple of 8.
   int64_t lanes = 0;
-  // Size of the square windows, which do not overlap. Pixels left over at the right and
+  // Size of the square windows, which do not overlap. Remaining pixels at the right and
   // at the bottom belong to no window.
   int64_t kernel = 0;
 
@@ -32,7 +32,8 @@ struct PoolShape {
 /// kernel + x of the largest input in the window.
 constexpr uint8_t kNoInput = 255;
 
-// Loops over one plane, for each instruction set. Windows have at most 15 x 15 pixels.
+// Loops of max pooling over one plane, for each instruction set. Windows have at most
+// 15 x 15 pixels.
 //
 // max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
 //   NaN is the largest value, as in PyTorch. Among equal inputs, the first is selected.

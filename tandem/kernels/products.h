@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of matrices that fit into the CPU's caches. Compiled for AVX-512, AVX2 and
-// NEON (lanes.h).
+// Products of matrices that fit into the CPU's caches. Source files that include this
+// header are compiled for AVX-512, AVX2 and NEON (lanes.h).
 
 #include <cstdint>
 

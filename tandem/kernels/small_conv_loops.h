@@ -21,9 +21,9 @@ struct SmallConvShape {
   int64_t out_channels = 0;
   // Distance between neighboring pixels of the output, in elements.
   int64_t pixel_stride = 0;
-  // Number of output channels that are computed together: 4, 8 or 16.
+  // Number of output channels that a loop computes at the same time: 4, 8 or 16.
   int64_t lanes = 0;
-  // Offset of each group of lanes in a pixel of the output, in elements.
+  // Offset of each group of `lanes` channels in a pixel of the output, in elements.
   const int64_t* group_offsets = nullptr;
 
   int64_t out_height() const {
@@ -41,7 +41,7 @@ struct SmallConvShape {
 /// gradient kernel needs one sum per tap, and AVX-512 has enough registers for them.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
-// Loops over one image, for each instruction set.
+// Loops of the convolution over one image, for each instruction set.
 //
 // small_conv: computes the output; with `relu`, negative values become zero.
 // small_conv_gradient: computes sums over the image's pixels, [taps + 1][out_channels].

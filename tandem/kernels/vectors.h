@@ -1,7 +1,7 @@
 #pragma once
 
-// Vectors for products and Winograd's transforms. Compiled for AVX-512, AVX2 and NEON
-// (lanes.h).
+// Vectors for products and Winograd's transforms. Source files that include this header
+// are compiled for AVX-512, AVX2 and NEON (lanes.h).
 
 #include "tandem/kernels/lanes.h"
 

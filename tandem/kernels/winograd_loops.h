@@ -24,10 +24,10 @@ struct WinogradShape {
   int64_t in_channels = 0;
   int64_t height = 0;
   int64_t width = 0;
-  // Less than the window's size.
+  // Padding on each side of the image, in pixels; less than the size of the window.
   int64_t padding = 0;
   int64_t out_channels = 0;
-  // Size of the window: 3 or 5.
+  // Height and width of the window, in pixels: 3 or 5.
   int64_t kernel = 3;
 
   int64_t out_height() const {
@@ -49,8 +49,8 @@ struct WinogradShape {
   int64_t tiles() const {
     return images * tiles_per_image();
   }
-  /// Returns the number of transformed weights, which equals the number of sums for
-  /// their gradient.
+  /// Returns the number of transformed weights, which is also the number of sums for
+  /// the gradient of the weights.
   int64_t points() const {
     return 36 * in_channels * out_channels;
   }
@@ -61,8 +61,8 @@ struct WinogradShape {
 struct WinogradKernels {
   /// Number of channels in a block.
   int64_t block;
-  /// Number of tiles in a run; a multiple of 6, the number of rows in a block of
-  /// products.h.
+  /// Number of tiles in a run, which a kernel processes at a time. It is a multiple of
+  /// 6, the number of rows in a block of products.h.
   int64_t tiles;
 
   /// Returns the size of a call's scratch memory, in floats. A convolution from 32 to
@@ -71,8 +71,8 @@ struct WinogradKernels {
   ///   36 times  | tile 0: in channels  | tile 1 | ... | last tile | 16 unused floats |
   ///   36 times  | tile 0: out channels | tile 1 | ... | last tile | 16 unused floats |
   int64_t scratch(const WinogradShape& shape) const {
-    // Without the unused floats, a tile's 36 values would be a multiple of 3 KiB apart
-    // and would compete for few sets of the cache.
+    // Without the unused floats, the distances between a tile's 36 values would be
+    // multiples of 3 KiB. All 36 values would then be in a few sets of the cache.
     return 36 * (tiles * (shape.in_channels + shape.out_channels) + 2 * 16);
   }
 
@@ -104,7 +104,8 @@ struct WinogradKernels {
       float* weights_grad);
 };
 
-// Use only if kernel_isa() is this instruction set or a better one.
+// Kernels for each instruction set. Use kernels only if kernel_isa() is their
+// instruction set or a better one.
 namespace avx512 {
 extern const WinogradKernels winograd;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Transforms of tiles and windows, and their gradients (winograd_loops.h names the
-// paper). Compiled for AVX-512, AVX2 and NEON (lanes.h).
+// Winograd's transforms of tiles, windows and their gradients (winograd_loops.h names
+// the paper). Source files that include this header are compiled for AVX-512, AVX2 and
+// NEON (lanes.h).
 
 #include "tandem/kernels/vectors.h"
 
@@ -175,9 +176,10 @@ struct WeightsGradTransform5 {
   }
 };
 
-// Transforms a square of values along its rows and then along its columns. It needs
-// more vectors than the CPU has registers, so the compiler keeps some on the stack.
-// With AVX2's 16 registers, most vectors are on the stack, in 1.1 KiB of the L1 cache.
+// Transforms a square of values along its rows and then along its columns. The
+// transform needs more vectors than the CPU has registers, so the compiler keeps some
+// vectors on the stack. With AVX2's 16 registers, most vectors are on the stack, in 1.1
+// KiB of the L1 cache.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {

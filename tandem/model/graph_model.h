@@ -8,9 +8,9 @@ namespace tandem {
 
 /// Options of make_graph_model().
 struct GraphModelOptions {
-  // See ModelOptions::stack_statistics.
+  // Exchanges batch norm's statistics between ranks, as ModelOptions::stack_statistics.
   StackFunction stack_statistics;
-  // False makes dropout return its input.
+  // If false, dropout returns its input unchanged.
   bool dropout = true;
 };
 
@@ -21,8 +21,9 @@ struct GraphModelOptions {
 [[nodiscard]] std::unique_ptr<Model> make_graph_model(
     Graph graph, const GraphModelOptions& options = {});
 
-/// Converts the floating-point tensors of a graph, and the dtypes in arguments that are
-/// equal to theirs, to `dtype`: float32 or float64.
+/// Converts a graph between float32 and float64. `dtype` is the new dtype of values, of
+/// parameters, buffers and constants, and of dtype arguments. Other dtypes, such as
+/// int64, do not change.
 void convert(Graph& graph, at::ScalarType dtype);
 
 }  // namespace tandem

@@ -21,7 +21,7 @@ struct LayerState {
   at::Tensor num_batches;
 };
 
-/// Values of a layer's parameters and buffers in a graph; -1 for those that the layer
+/// Ids of a layer's parameters and buffers in a graph; -1 for a tensor that the layer
 /// does not have.
 struct LayerValues {
   ValueId weight = -1;
@@ -48,19 +48,22 @@ struct LayerKindRow {
   // further properties.
   const char* target;
   const char* overload;
-  // Arguments of the operator, without those that have defaults.
+  // Returns the operator's arguments, without trailing arguments that have defaults.
   std::vector<Argument> (*arguments)(
       const Layer& layer, ValueId input, const LayerValues& values);
-  // Python's repr() of the module in torch.nn; null if there is no such module.
+  // Returns Python's repr() of the module in torch.nn. Null if torch.nn has no such
+  // module.
   std::string (*repr)(const Layer& layer);
   // Bits of LayerTrait.
   unsigned traits = kNoLayerTrait;
-  // Shape of a sample's output. Null: the shape of the input.
+  // Returns the shape of the output for one sample. Null if the output has the shape of
+  // the input.
   InputShape (*output)(const Layer& layer, const InputShape& input) = nullptr;
-  // Shape of the weight; its first dimension is also the size of the bias. Null if the
-  // layer has no parameters.
+  // Returns the shape of the weight, whose first dimension is also the size of the
+  // bias. Null if the layer has no parameters.
   std::vector<int64_t> (*weight)(const Layer& layer) = nullptr;
-  // Initial values of PyTorch's module. Parameters are float32; buffers have `dtype`.
+  // Returns the initial values of PyTorch's module. Parameters are float32; running
+  // statistics have `dtype`. Null if the layer has no parameters.
   LayerState (*initialize)(
       const Layer& layer, at::ScalarType dtype,
       const at::Generator& generator) = nullptr;
@@ -70,7 +73,7 @@ struct LayerKindRow {
   }
 };
 
-/// Returns the row of the layer's kind.
+/// Returns the properties of the layer's kind.
 const LayerKindRow& row_of(const Layer& layer);
 
 /// Returns the values that the layer's operator rounds to 16 bits.

@@ -21,7 +21,8 @@ enum class LayerKind {
 /// Options of one layer of a model that is a plain sequence of layers.
 struct Layer {
   LayerKind kind;
-  // Prefix of the parameters' names in the state dict ("conv1"); "" without parameters.
+  // Prefix of the parameters' names in the state dict, such as "conv1"; "" if the layer
+  // has no parameters.
   std::string name;
   // Numbers of input and output channels or features.
   int64_t in = 0;
@@ -30,10 +31,10 @@ struct Layer {
   int64_t kernel = 0;
   int64_t stride = 1;
   int64_t padding = 0;
-  // Probability of dropout.
+  // Probability with which dropout drops an element or a channel.
   double p = 0;
-  // Index in the whole model, set by layers_in() (exec/compiled). Dropout masks depend
-  // on it.
+  // Index of the layer's node in the whole model, set by layers_in() (exec/compiled).
+  // Dropout masks depend on this index.
   int64_t place = 0;
 };
 
@@ -50,26 +51,26 @@ Layer linear(const std::string& name, int64_t in, int64_t out);
 constexpr double kBatchNormMomentum = 0.1;
 constexpr double kBatchNormEpsilon = 1e-5;
 
-/// Returns batch normalization of images, with a weight, a bias and running statistics.
+/// Returns a batch norm layer for images, with a weight, a bias and running statistics.
 Layer batch_norm2d(const std::string& name, int64_t channels);
 
-/// Returns max(x, 0).
+/// Returns a layer that computes max(x, 0).
 Layer relu();
 
-/// Returns max pooling with square windows that do not overlap.
+/// Returns a max pooling layer with square windows that do not overlap.
 Layer max_pool2d(int64_t kernel);
 
-/// Returns dropout of elements. `p`: from 0 to less than 1.
+/// Returns a layer that drops elements with probability `p`, from 0 to less than 1.
 Layer dropout(double p);
 
-/// Returns dropout of whole channels. For two-dimensional input it drops elements, as
-/// PyTorch does.
+/// Returns a layer that drops whole channels with probability `p`, from 0 to less than
+/// 1. It drops elements of a two-dimensional input, as in PyTorch.
 Layer dropout2d(double p);
 
-/// Returns a layer that makes one row of features from each sample.
+/// Returns a layer that flattens each sample to one row of features.
 Layer flatten();
 
-/// Returns log(softmax(x)) over the classes, dimension 1.
+/// Returns a layer that computes log(softmax(x)) over dimension 1, the classes.
 Layer log_softmax();
 
 }  // namespace tandem

@@ -8,17 +8,18 @@
 
 namespace tandem {
 
-/// Custom loss. Returns the sum over all samples, a scalar with autograd history.
+/// Custom loss function. Returns the loss summed over all samples, a scalar with
+/// autograd history.
 using LossFunction =
     std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)>;
 
 /// The loss that training minimizes.
 struct Loss {
-  // Not `automatic`.
+  // Kind of the loss, never `automatic`.
   LossKind kind = LossKind::cross_entropy;
   Reduction reduction = Reduction::mean;
-  // Custom loss instead of `kind`, which then only defines correct samples. Empty:
-  // none.
+  // Custom loss, which replaces `kind`; then `kind` only defines which samples are
+  // correct. Empty if the loss is not custom.
   LossFunction own = {};
 };
 
@@ -33,21 +34,22 @@ at::Tensor summed_loss(
 at::Tensor summed_loss(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
-/// Returns the factor for the summed losses of all ranks and micro-batches: 1 for
-/// Reduction::sum, otherwise 1 / samples in the global batch, for MSE also divided by
-/// the elements per sample.
+/// Returns the factor by which the summed losses of all ranks and micro-batches are
+/// multiplied. It is 1 for Reduction::sum. For the mean it is 1 / global_count or, for
+/// MSE, 1 / (global_count * elements_per_sample). `global_count` is the number of
+/// samples in the global batch.
 double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
 
-/// Returns the factor of the function above, with the elements per sample of `targets`.
-/// `targets` has the shape samples x elements, or one class per sample.
+/// Returns loss_weight() for the number of elements per sample in `targets`. The shape
+/// of `targets` is samples x elements, or samples if each target is a class.
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
 /// Compares a model's number of outputs per sample with the number of classes of its
 /// data. Throws ConfigError if there are fewer outputs; warns if there are more.
 void check_num_outputs(int64_t num_outputs, int64_t num_classes);
 
-/// Returns the number of samples whose largest output is the target, as a scalar
-/// tensor; 0 for MSE.
+/// Returns the number of samples whose largest output is that of the target class, as a
+/// scalar tensor. Returns 0 for MSE.
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 

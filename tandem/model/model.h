@@ -31,18 +31,20 @@ class Model {
   /// state_dict(). They share memory with the model.
   virtual std::vector<NamedTensor> parameters() const = 0;
 
-  /// Returns the buffers, such as batch norm's running statistics, like parameters().
+  /// Returns the buffers, such as batch norm's running statistics, in order of
+  /// registration, with the names of Python's state_dict(). They share memory with the
+  /// model.
   virtual std::vector<NamedTensor> buffers() const = 0;
 
-  /// Returns the model as a graph, for executors that compile it and pipelines that
-  /// divide it. Returns null for a model that is only a function.
+  /// Returns the model as a graph, which executors compile and pipelines divide.
+  /// Returns null for a model that is only a function.
   virtual const Graph* graph() const {
     return nullptr;
   }
 
   /// Records the model as a graph (graph/trace.h), so that graph() is no longer null.
-  /// The model then runs the graph instead of the function. Dropout draws its masks as
-  /// in tandem's models. Returns "" or the reason why there is no graph.
+  /// The model then runs the graph instead of the function, and dropout draws masks as
+  /// in tandem's models. Returns "", or the reason why the function has no graph.
   virtual std::string record_graph(
       const std::vector<int64_t>& sample_shape, at::ScalarType dtype);
 
@@ -73,8 +75,8 @@ struct ModelOptions {
   StackFunction stack_statistics;
 };
 
-/// Returns the layers of a model other than `custom`. Throws ConfigError if the input
-/// is too small for them.
+/// Returns the layers of a model of tandem; `kind` must not be `custom`. Throws
+/// ConfigError if the input is too small for them.
 [[nodiscard]] std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
 /// Returns a model with the layers of layers_of(kind). Throws the errors of

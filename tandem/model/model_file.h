@@ -11,7 +11,8 @@ namespace tandem {
 /// (script_model.h). Only a file with a name that ends in ".pt" can be TorchScript.
 ///
 /// A network of torch.export is converted to `options.dtype`, and is trained like a
-/// model of tandem. Its values are those of the file; `options.seed` has no effect.
+/// model of tandem. Its initial weights are those in the file; `options.seed` has no
+/// effect.
 ///
 /// Throws the errors of read_pt2() or load_script_model(). Throws ConfigError if a
 /// sample of the network's input does not have the shape `options.input`, or if a

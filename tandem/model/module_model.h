@@ -23,10 +23,10 @@ namespace tandem {
 /// **Mode.** The run calls train() and eval(). Pass the mode to functional calls:
 /// dropout(x, FuncOptions().training(is_training())).
 ///
-/// **Ownership.** The model and `net` share one module. Its tensors move into arenas,
-/// so do not move or replace them while the model is used, and construct your own
-/// optimizer afterwards. After train() `net` holds the trained values, in evaluation
-/// mode.
+/// **Ownership.** The model and `net` share one module. Its tensors are moved into
+/// arenas, so do not move or replace them while the model is used. Construct your own
+/// optimizer after the move. After train(), `net` has the trained values and is in
+/// evaluation mode.
 ///
 /// **Thread ranks.** Each rank needs its own module, constructed in its thread, because
 /// modules write into their buffers. LibTorch draws initial weights and dropout masks

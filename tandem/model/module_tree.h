@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Returns the text that PyTorch prints for the tutorial's network: its modules in
+/// Returns the text that PyTorch prints for a network of the tutorials: the modules in
 /// order of registration, without functions such as F.relu. `layers` is the result of
 /// layers_of(kind).
 std::string module_tree(ModelKind kind, const std::vector<Layer>& layers);
@@ -19,9 +19,10 @@ struct LayerSummary {
   std::string name;
   std::vector<Size> output;
   int64_t num_parameters = 0;
-  // For one sample; a multiplication and an addition are two.
+  // Floating-point operations of the forward pass for one sample: two for each
+  // multiplication.
   double flops = 0;
-  // Index in Graph::nodes.
+  // Index of the layer's node in Graph::nodes.
   size_t node = 0;
 };
 

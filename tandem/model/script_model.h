@@ -7,17 +7,18 @@
 
 namespace tandem {
 
-/// Returns whether a file is a TorchScript module, from torch.jit.save, with a name
-/// that ends in ".pt". So a file that is named NET.pt2 never runs its own code. Returns
-/// false for a file of torch.save, for instance. Throws DataError if the file cannot be
-/// read.
+/// Returns whether a file is a TorchScript module (torch.jit.save) whose name ends in
+/// ".pt". So code in a file named NET.pt2 never runs. Returns false for other files,
+/// such as a file of torch.save. Throws DataError if the file cannot be read.
 bool is_script_file(const std::string& path);
 
-/// Returns a model that runs a TorchScript module as it is, on the CPU.
+/// Returns a model that runs a TorchScript module on the CPU, without converting it to
+/// a graph.
 ///
 /// The names of parameters and buffers are those of Python's state_dict(). A tensor
-/// with two names keeps the first name. The run sets the mode of a scripted module. A
-/// module from torch.jit.trace() keeps the mode in which it was traced.
+/// with two names keeps the first name. Training and evaluation set the mode of a
+/// scripted module. A module from torch.jit.trace() keeps the mode in which it was
+/// traced.
 ///
 /// LibTorch parses the file and runs the code in it, so the file must come from a
 /// trusted source.

@@ -37,8 +37,8 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
 }
 
 /// Common base class of all optimizers. It owns the state arenas and divides a range
-/// into runs; all parameters of a run are in one parameter group. A subclass for each
-/// algorithm updates a run in one pass.
+/// into runs. All parameters of a run are in one parameter group. Each subclass
+/// implements an algorithm and updates a run in one pass.
 ///
 ///   parameters   | run of group 0 | run of group 1 | run of group 0 |  one segment
 ///   gradients and state arenas have the same layout
@@ -74,8 +74,8 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 
-  /// Calls `body` with a zero of the run's type, float or double, so that `body` can be
-  /// a generic lambda.
+  /// Calls `body` with a zero of the run's type, float or double. The zero selects the
+  /// type in a generic lambda.
   template <typename Body>
   void with_dtype(const ArenaRange& run, Body&& body) const {
     if (parameters_.segment(run.segment).scalar_type() == at::kDouble) {
@@ -94,15 +94,15 @@ class FusedOptimizer : public Optimizer {
   Arena& gradients_;
 
  private:
-  // The elements [begin, end) of a segment, which are in one group.
+  // Elements [begin, end) of a segment. All of them are in one parameter group.
   struct Run {
     int64_t begin;
     int64_t end;
     size_t group;
   };
 
-  // Calls `body` for each run in the range, with the run's part of the range and its
-  // context.
+  // Calls `body` for each run that overlaps `range`. The arguments are the overlap and
+  // the GroupContext of the run's group.
   template <typename Body>
   void for_each_run(
       const ArenaRange& range, const StepScalars& step, const Body& body) const;
@@ -112,7 +112,7 @@ class FusedOptimizer : public Optimizer {
   double lr_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
-  // Runs of each segment. They cover the whole segment.
+  // Runs of each segment, which together cover the whole segment.
   std::vector<std::vector<Run>> runs_;
   std::shared_ptr<const ArenaLayout> layout_;
   std::vector<std::unique_ptr<Arena>> state_;
@@ -123,9 +123,8 @@ at::Tensor decayed_gradient(
     const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
     double weight_decay);
 
-/// Throws ConfigError unless `value` is finite and `holds` is true. `holds` is the
-/// result of the caller's range check, and `expected` is that range for the message,
-/// such as "at least 0".
+/// Throws ConfigError unless `value` is finite and in its range. `holds` is true if it
+/// is in the range. `expected` is the range in the error, such as "at least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 

@@ -20,26 +20,27 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;
   // Upper bound of the scale.
   double max_scale = std::numeric_limits<float>::max();
-  // False: the scale is constant.
+  // True if the scale changes during training; false if it is constant.
   bool dynamic = true;
 };
 
-/// Multiplies losses by a scale and divides gradients by it, so that small gradients do
-/// not become zero in 16-bit formats.
+/// Multiplies losses by a scale and divides gradients by the same scale. So small
+/// gradients do not become zero in 16-bit formats.
 ///
 /// If a gradient overflows, the step is skipped and a dynamic scale is multiplied by
 /// backoff_factor. After growth_interval steps without overflow, a dynamic scale is
 /// multiplied by growth_factor.
 ///
 /// Ranks with equal gradients make equal decisions. The state is in main memory. If
-/// gradients are on a device, each step copies one number to main memory. Not
+/// gradients are on another device, each step copies one number to main memory. Not
 /// thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
 /// max_scale of 2^24 the rule is that of apex/amp/scaler.py.
 class GradScaler {
  public:
-  /// Throws ConfigError if a value is out of range.
+  /// Makes a scaler with the initial scale. Throws ConfigError if an option is out of
+  /// range.
   explicit GradScaler(const GradScalerOptions& options);
 
   /// Returns the factor for the loss of the next step.
@@ -51,13 +52,13 @@ class GradScaler {
   void unscale(Arena& gradients, StepScalars& step);
 
   /// Warns once if steps were skipped with a constant scale. `steps_done` is the number
-  /// of steps so far, including skipped steps.
+  /// of completed steps, including skipped steps.
   ///
   /// Throws Error if the scale has shrunk below the smallest normal float, because
   /// gradients then overflow at any scale.
   void check_skipped_steps(int64_t steps_done);
 
-  /// Returns the number of skipped steps, since the start of the run.
+  /// Returns the number of skipped steps since the start of the run.
   int64_t skipped_steps() const;
 
   /// Returns the state for checkpoints: "scale", "growth_tracker", "skipped_steps".

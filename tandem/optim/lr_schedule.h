@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// Computes the learning rate as a pure function of the position in the run, so a
-/// checkpoint needs no schedule state.
+/// Computes the learning rate as a pure function of the position in the run. So a
+/// checkpoint needs no state of the schedule.
 class LrSchedule {
  public:
   virtual ~LrSchedule() = default;
@@ -18,8 +18,8 @@ class LrSchedule {
   [[nodiscard]] virtual double lr(int64_t epoch, int64_t step) const = 0;
 };
 
-/// Returns the schedule that options.kind selects, for a run of `epochs` times
-/// `steps_per_epoch` optimizer steps.
+/// Returns the schedule that options.kind selects, for a run of `epochs` epochs with
+/// `steps_per_epoch` optimizer steps each.
 ///
 /// "step" changes the learning rate once per epoch. "cosine" and "one_cycle" change it
 /// in each step; after the last step of the run it stays constant.

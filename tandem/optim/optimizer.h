@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-/// Factors on the optimizer's settings for one parameter group. `Slot::group` is an
-/// index into the list of groups.
+/// Factors on the learning rate and the weight decay of one parameter group.
+/// `Slot::group` is the index of a parameter's group.
 struct ParameterGroup {
   double lr_scale = 1;
   double weight_decay_scale = 1;
@@ -24,8 +24,8 @@ class GradScaler;
 /// pass.
 ///
 /// The strategy chooses the ranges, such as the whole arena or one rank's slice, and
-/// calls update(). Updating several ranges one after another gives the same bits as
-/// updating all of them at once.
+/// calls update(). The division of the arena into ranges does not change the bits of
+/// the result.
 ///
 /// Results equal those of torch.optim 1.13 (its single-tensor versions) in the
 /// parameter's type, float32 or float64. Adam and Adadelta use fewer divisions and

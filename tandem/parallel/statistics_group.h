@@ -9,14 +9,14 @@
 namespace tandem {
 
 /// A separate group of all ranks, over which batch norm's statistics are exchanged
-/// (graph/sync_batch_norm.h). In a separate group, the exchange does not wait for the
+/// (graph/sync_batch_norm.h). In a separate group, the exchange need not wait for the
 /// reductions of gradients.
 ///
-/// The first call of stack() forms the group. All ranks make this call, because they
-/// have already compared their settings. Not thread-safe.
+/// The first call of stack() forms the group, so all ranks must make this call. Not
+/// thread-safe.
 class StatisticsGroup {
  public:
-  /// `comm` must outlive this object.
+  /// Prepares a group of the ranks of `comm`, which must outlive this object.
   explicit StatisticsGroup(Communicator& comm) : comm_(comm) {}
 
   /// Returns the tensors `mine` of all ranks, stacked in rank order. Collective; waits.
@@ -28,7 +28,8 @@ class StatisticsGroup {
     return group_->stack(mine, "batch norm statistics");
   }
 
-  /// Returns the group's communication statistics.
+  /// Returns the communication statistics of the group; all 0 if the group does not
+  /// exist yet.
   CommStats stats() const {
     return group_ ? group_->stats() : CommStats();
   }

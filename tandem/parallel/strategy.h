@@ -14,14 +14,15 @@
 
 namespace tandem {
 
-/// The relation between the ranks' parameters. The drift check, checkpoints and the
-/// audit of the data depend on it.
+/// Relation between the parameters of the ranks. The drift check, checkpoints and the
+/// audit of the data depend on this relation.
 enum class Consistency {
   // All ranks have equal bits after every step.
   replicated,
   // Each rank has a part of the model (a pipeline stage).
   sharded,
-  // All ranks have equal parameters only after the parameters were averaged.
+  // All ranks have equal parameters only immediately after an average of the
+  // parameters.
   equal_between_syncs,
   // Ranks train on different values, because each rank reads the values that other
   // ranks have written so far.
@@ -34,19 +35,19 @@ struct DataShard {
   int64_t num_shards = 1;
   // Index of the shard; -1 if this rank reads no data (a parameter server).
   int64_t shard = 0;
-  // True if the audit of the data (PartitionAudit) counts this rank's samples. False if
-  // it counts them on another rank: in a pipeline, on the last stage.
+  // True if the audit of the data (PartitionAudit) counts this rank's samples. In a
+  // pipeline, it is true only for the last stage, so that each sample counts once.
   bool counted = true;
 };
 
-/// A run's tensors with names. Parameters and buffers have their names in state_dict();
-/// the optimizer's state has names "<state>/<parameter>".
+/// Named tensors of a run. Parameters and buffers have the names in state_dict(). The
+/// optimizer's state has names of the form "<state>/<parameter>".
 struct TrainingState {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
 };
 
-/// Returns the tensors of this rank.
+/// Returns the parameters, buffers and optimizer state of this rank.
 [[nodiscard]] TrainingState local_state(
     const ModelArenas& arenas, Optimizer& optimizer);
 
@@ -59,7 +60,8 @@ struct StrategyParts {
   Loss loss = {};
 };
 
-/// A rule that keeps the ranks' arenas consistent. Each rank has one strategy object.
+/// A method of distributed training, which keeps the arenas of all ranks consistent.
+/// Each rank has one strategy object.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -79,16 +81,18 @@ class Strategy {
   /// All ranks make the same number of steps. A rank without data gets no batches but
   /// takes part in the collective operations.
   ///
-  /// Returns the sums of this rank's batches; empty on a stage that computes no loss.
+  /// Returns the sums of losses, correct samples and samples in this rank's batches.
+  /// The sums are empty on a stage that computes no loss.
   virtual StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
 
-  /// Returns the sums of one batch in evaluation mode, without gradients.
+  /// Returns the sums of one batch, as train_step(), but in evaluation mode and without
+  /// gradients.
   virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
 
   /// Called after the last step of an epoch, before the evaluation. `last` is true if
-  /// no step follows. If the evaluation ends the run, the trainer then also calls
-  /// end_epoch(true). Collective.
+  /// no step follows. If the evaluation ends the run, the trainer also calls
+  /// end_epoch(true) after the evaluation. Collective.
   virtual void end_epoch(bool /*last*/) {}
 
   /// Returns the part of the data that this rank reads.
@@ -96,15 +100,15 @@ class Strategy {
   /// Returns the relation between the ranks' parameters.
   virtual Consistency consistency() const = 0;
 
-  /// Returns whether the ranks make their steps together. If they do, a collective
+  /// Returns whether the ranks wait for each other in each step. If so, a collective
   /// operation in the middle of an epoch delays no rank.
   bool in_lockstep() const {
     return consistency() == Consistency::replicated ||
            consistency() == Consistency::sharded;
   }
 
-  /// Returns whether all ranks waited for each other in the last step. If they did,
-  /// they are at the same step, and a collective operation delays no rank.
+  /// Returns whether all ranks waited for each other in the last step. If so, all ranks
+  /// are at the same step, and a collective operation delays no rank.
   virtual bool ranks_have_met() const {
     return in_lockstep();
   }
@@ -123,12 +127,12 @@ class Strategy {
   /// Prepares parameters and buffers for an evaluation or a checkpoint.
   virtual void before_evaluation() = 0;
 
-  /// Returns the state for a checkpoint. It is complete only at rank 0. Its tensors may
-  /// be the run's own tensors, not copies. Collective.
+  /// Returns the state for a checkpoint. It is complete only at rank 0. The tensors may
+  /// share memory with the run. Collective.
   virtual TrainingState collect_state() = 0;
 
-  /// Returns the state that only this rank has, such as local parameters, for its own
-  /// checkpoint file. Empty if there is none.
+  /// Returns the state that only this rank has, such as local parameters. The
+  /// checkpoint stores it in a separate file. Empty if this rank has no such state.
   ///
   /// When a run resumes, the trainer calls start(), loads the saved values into these
   /// tensors, and calls rank_state_loaded().
@@ -157,7 +161,7 @@ class Strategy {
 };
 
 /// Returns whether another rank updates this rank's parameters, as for workers of the
-/// strategy parameter_server. Such a rank needs no optimizer state.
+/// strategy parameter_server. If so, this rank needs no optimizer state.
 bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm);
 
 /// Returns the strategy that options.kind selects.

@@ -19,11 +19,13 @@
 
 namespace tandem {
 
-/// The parts of one rank's run. A member may refer to the members above it.
+/// The parts of one rank's run. A member may refer to members that are declared before
+/// it.
 struct Assembly {
-  // Null if batch norm uses only its rank's samples.
+  // Group that exchanges batch norm's statistics; null if batch norm uses only this
+  // rank's samples.
   std::shared_ptr<StatisticsGroup> statistics;
-  // This rank's stage if the strategy has stages, else the whole model.
+  // This rank's stage if the strategy has stages, otherwise the whole model.
   std::unique_ptr<Model> model;
   // Names of the whole model's parameters, in order of registration.
   std::vector<std::string> parameter_names;
@@ -33,7 +35,8 @@ struct Assembly {
   std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
-  // Reason why executor "auto" did not choose a faster executor; "" if there is none.
+  // Reason why executor "auto" did not choose a faster executor; "" if it chose the
+  // fastest.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
   // Choice that the strategy uses for the optimizer state; `automatic` if the strategy
@@ -43,10 +46,10 @@ struct Assembly {
 
 /// Makes the parts of a rank's run from a config. Collective.
 ///
-/// `model` is the program's own model (config.model.kind is then "custom"); null
-/// selects the config's model. In both cases, the weights of config.model.init are
-/// loaded if it is set. `loss` is the program's own loss; an empty function selects the
-/// config's loss. `placement` is the rank's device.
+/// `model` is a custom model of the program, with config.model.kind "custom"; null
+/// selects the config's model. Loads the weights of config.model.init, if it is set,
+/// into either model. `loss` is a custom loss of the program; an empty function selects
+/// the config's loss. `placement` is the rank's device.
 ///
 /// Throws ConfigError if the parts do not fit together. Throws as load_weights() does
 /// if the weights of config.model.init cannot be loaded.
@@ -56,22 +59,22 @@ struct Assembly {
     const Placement& placement = {});
 
 /// Returns the loss that a config selects. Replaces `automatic` with the default of the
-/// config's model: for a network file, nll if its graph ends in a log-softmax, else
-/// cross_entropy.
+/// config's model: for a network file, nll if its graph ends in a log-softmax,
+/// otherwise cross_entropy.
 [[nodiscard]] Loss loss_of(const RunConfig& config, const Graph* graph = nullptr);
 
 /// Returns the loader options that turn images into inputs of the config's model.
 [[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
 
-// Key of the SHA-256 of the network file in describe_model().
+// Key in the result of describe_model() for the SHA-256 of the network file.
 constexpr const char* kModelHash = "model_sha256";
 
-/// Returns the facts about a model and its data that a checkpoint stores.
+/// Returns a description of a model and its data, which a checkpoint stores.
 [[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
 
-/// Returns a config for the evaluation of a checkpoint, from the facts that the
-/// checkpoint stores (describe_model()). Throws DataError if a fact is missing.
+/// Returns a config for the evaluation of a checkpoint. `description` is the result of
+/// describe_model() in the checkpoint. Throws DataError if an entry is missing.
 [[nodiscard]] RunConfig config_from(
     const std::map<std::string, std::string>& description);
 

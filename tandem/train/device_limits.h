@@ -16,16 +16,16 @@ std::string device_obstacle(const RunConfig& config);
 
 /// Returns the reason why a GPU with compute capability `capability`, such as "7.5",
 /// cannot compute in `precision`, and the setting to change. Returns "" if the GPU can
-/// compute in it.
+/// compute in this precision.
 std::string precision_obstacle(Precision precision, const std::string& capability);
 
-/// Returns whether an error of LibTorch reports that a device is out of memory.
-/// first_line() in base/error.h detects the same for main memory.
+/// Returns whether an error of LibTorch reports that a device is out of memory. For
+/// main memory, first_line() in base/error.h detects such errors.
 bool is_out_of_device_memory(const c10::Error& error);
 
-/// Converts a LibTorch error about device memory to an error of one line: the requested
-/// memory, the free memory of the device, and `advice`, which names the setting to
-/// change.
+/// Converts a LibTorch error about device memory to an error of one line. The line has
+/// the requested memory, the free memory of the device, and `advice`, which names the
+/// setting to change.
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& advice);
 

@@ -14,10 +14,10 @@
 namespace tandem {
 
 /// Evaluates a model on a data set. Every sample counts exactly once for any number of
-/// ranks, because shards have no padding and ranks reduce sums, not means.
+/// ranks, because shards have no padding and ranks reduce sums instead of means.
 ///
 /// Collective; all ranks get the same result. `limit_batches` is the largest number of
-/// batches per rank, for --dry-run; 0 means all batches.
+/// batches per rank, which --dry-run sets; 0 means all batches.
 [[nodiscard]] TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches = 0);
@@ -33,10 +33,10 @@ struct CheckpointEvaluation {
   // Name or folder of the data set, as for --data; "" selects the data set of the run
   // that saved the checkpoint.
   std::string data;
-  // Network file, if the checkpoint's model is a network file or the program's own; ""
+  // Network file, for a checkpoint whose model was a network file or a custom model; ""
   // selects the copy in the run's directory (checkpoint/network_file.h).
   std::string network;
-  // The program's own test data, used instead of `data`.
+  // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
   // Number of test samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;

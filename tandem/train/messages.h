@@ -33,11 +33,12 @@ std::string nothing_to_train(
 /// Returns a line that explains why a run ended before its last epoch.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
-/// Returns the error for a loss that is not finite. `checkpoint` is the path of the
-/// newest checkpoint; "" if there is none.
+/// Returns the error for a run that stops because a loss is not finite. `checkpoint` is
+/// the path of the newest checkpoint; "" if there is none.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
-/// Throws StoppedError if the run saves checkpoints, otherwise Error.
+/// Throws the error for a run that a signal has stopped: StoppedError if the run saves
+/// checkpoints, otherwise Error.
 [[noreturn]] void throw_stopped_by_signal(
     const Decision& decision, int64_t step, const OutputOptions& output);
 

@@ -31,11 +31,12 @@ class RunCheckpoints {
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 
-  /// On rank 0, returns the directory of the run, and locks the directory against other
-  /// runs (RunLock) if it exists. If it does not exist, make_directory() creates and
-  /// locks it. Returns "" on other ranks, or if config.output.out is empty. Throws
-  /// ConfigError if another run writes to the directory, if it has checkpoints of an
-  /// earlier run that this run does not continue, or if it belongs to another user.
+  /// On rank 0, returns the directory of the run. If the directory exists, locks it
+  /// against other runs (RunLock). Otherwise, make_directory() creates and locks it.
+  /// Returns "" on other ranks, or if config.output.out is empty. Throws ConfigError if
+  /// another run writes to the directory, or if the directory belongs to another user.
+  /// Also throws ConfigError if it has checkpoints of an earlier run that this run does
+  /// not continue.
   std::string directory();
 
   /// Creates and locks the directory, unless directory() has locked it. Throws
@@ -48,16 +49,16 @@ class RunCheckpoints {
   std::string newest();
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
-  /// complete checkpoint) and sets `position` and `best`. Returns false if the run
-  /// starts from the beginning. Throws as load_checkpoint() does. Throws ConfigError if
-  /// the checkpoint was trained on other data, or with other values of settings that a
-  /// run keeps (check_kept_settings()).
+  /// complete checkpoint) and sets `position` and `best`. Returns false if the run does
+  /// not resume. Throws as load_checkpoint() does. Throws ConfigError if the checkpoint
+  /// was trained on other data, or with other values of settings that a run keeps
+  /// (check_kept_settings()).
   bool resume(Position& position, BestTest& best);
 
   /// Loads the state that only this rank has (Strategy::rank_state()) into the tensors
-  /// of `own`. Call it after resume() and Strategy::start(). Warns if the checkpoint
-  /// has no such state for this strategy and number of ranks. Does nothing if the run
-  /// was not resumed.
+  /// of `own`. Call this function after resume() and Strategy::start(). Warns if the
+  /// checkpoint has no such state for this strategy and number of ranks. Does nothing
+  /// if the run was not resumed.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
   /// Allocates the memory for copies of the run's state before the first save. Not
@@ -66,14 +67,14 @@ class RunCheckpoints {
 
   /// Waits for the previous save, then starts to write a checkpoint into `directory` on
   /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
-  /// that only this rank has. `told`: whether take_complete() will return the path of
-  /// this checkpoint.
+  /// that only this rank has. If `told` is true, take_complete() returns the path of
+  /// this checkpoint when the checkpoint is complete.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
 
-  /// Handles the result of the save in progress if the save has ended. Does not wait.
-  /// Not collective.
+  /// Handles the result of the last save if the save has ended. Does not wait. Not
+  /// collective.
   void poll();
 
   /// Waits for the save in progress and handles its result. Not collective.
@@ -86,7 +87,8 @@ class RunCheckpoints {
  private:
   CheckpointContent content(TrainingState state, const Position& position);
   void take(const std::optional<SaveOutcome>& outcome);
-  // Calls take() and applies on_save_error.
+  // Calls take() with the outcome of a save. If the save failed, throws or warns, as
+  // on_save_error selects.
   void note(const std::optional<SaveOutcome>& outcome);
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
@@ -106,7 +108,8 @@ class RunCheckpoints {
   std::exception_ptr failed_;
   bool told_ = false;
   std::vector<std::string> complete_;
-  // Description, config and data hashes, which are the same in all checkpoints.
+  // Description of the model, config and data hashes, which are the same in all
+  // checkpoints of the run.
   CheckpointContent texts_;
   // Path of the checkpoint from which the run resumed; "" if it did not resume.
   std::string resumed_from_;

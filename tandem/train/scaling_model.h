@@ -15,28 +15,32 @@ struct GradientBucket {
 
 /// Measurements from which the time of a data-parallel step is predicted.
 /// docs/about/scaling.md has the formula and its derivation. Times are those of one
-/// rank, whose batch size does not depend on the number of nodes.
+/// rank. The batch size of a rank does not depend on the number of nodes.
 struct ScalingInputs {
-  // Time of a whole step of a single rank, including loader and optimizer.
+  // Time of a whole step of a single rank, including loader and optimizer, in
+  // milliseconds.
   double step_ms = 0;
   // Buckets in the order in which their gradients become complete and are sent.
   std::vector<GradientBucket> buckets;
 
   // --- one node ---
   int ranks_per_node = 1;
-  // Factor by which a step is slower if all ranks of a node compute at once. The ranks
-  // share memory bandwidth, and cores if there are more ranks than cores.
+  // Factor by which a step takes longer if all ranks of a node compute at the same
+  // time. The ranks share memory bandwidth, and cores if there are more ranks than
+  // cores.
   double crowding = 1;
-  // Time per step to reduce gradients among the ranks of a node. The reduction runs on
-  // the cores that compute backward, so it does not overlap with backward.
+  // Time per step to reduce gradients among the ranks of a node, in milliseconds. The
+  // reduction runs on the cores that compute backward, so it does not overlap with
+  // backward.
   double local_ms = 0;
 
   // --- between nodes ---
   // Bandwidth of a node's link in each direction, in bytes per second.
   double bandwidth = 0;
-  // Latency of one message between nodes.
+  // Latency of one message between nodes, in milliseconds.
   double latency_ms = 0;
-  // CPU time of a rank per step for sending and adding all buckets between two nodes.
+  // CPU time of a rank per step for sending and adding all buckets, measured between
+  // two nodes.
   double comm_cpu_ms = 0;
 };
 
@@ -45,8 +49,8 @@ struct ScalingPoint {
   int nodes = 1;
   int ranks = 1;
   double step_ms = 0;
-  // Time of communication between nodes, including the part that overlaps with
-  // backward.
+  // Time of communication between nodes in a step, including the part that overlaps
+  // with backward.
   double comm_ms = 0;
   // Time that communication, within and between nodes, adds to the step.
   double exposed_ms = 0;
@@ -66,8 +70,8 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes);
 std::vector<GradientBucket> even_buckets(
     double bytes, double bucket_bytes, double window_ms);
 
-/// Returns a single bucket with the gradients of all buckets, which is sent after
-/// backward (`sync=flat`).
+/// Combines all buckets into a single bucket, which is sent after backward
+/// (`sync=flat`).
 std::vector<GradientBucket> flat_bucket(const std::vector<GradientBucket>& buckets);
 
 }  // namespace tandem

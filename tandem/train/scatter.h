@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// Distributes data that only rank 0 reads. The training samples are split at random
-/// into equal shares, as torch.utils.data.random_split does, and every rank gets one
-/// share. Samples that do not divide evenly are left out. Every rank gets all test
+/// Distributes data that only rank 0 reads. Splits the training samples at random into
+/// equal shares, as torch.utils.data.random_split does, and sends one share to each
+/// rank. Samples that do not divide evenly are left out. Every rank gets all test
 /// samples.
 ///
 /// Only rank 0 calls `load`. If `load` throws, rank 0 rethrows its error and the other

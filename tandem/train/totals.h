@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Functions that compute figures of a whole run from the figures of each rank.
+// Functions that combine the figures of all ranks to figures of the whole run.
 
 /// Returns the number of the whole model's parameters. Collective.
 int64_t count_parameters(const Assembly& parts, Communicator& comm);
@@ -20,7 +20,8 @@ int64_t count_parameters(const Assembly& parts, Communicator& comm);
 /// strategy. Collective.
 std::string parameters_sha256(Assembly& parts, Communicator& comm);
 
-/// Returns the communication statistics of this rank, summed over all its groups.
+/// Returns the communication statistics of this rank, summed over all groups of the
+/// rank.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
 /// Returns the number of bytes of gradients that this rank reduces in a step. With a
@@ -33,7 +34,7 @@ double mean_bytes(const Assembly& parts, Communicator& comm);
 
 /// Sets the fields of `summary` that need all ranks: bytes sent per rank, number of
 /// ranks, hash of the parameters and loss scale. Also sets the backend, the executor
-/// and OptimizerState. Collective.
+/// and the choice of OptimizerState. Collective.
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 
@@ -44,9 +45,10 @@ double largest_over_ranks(double mine, Communicator& comm);
 /// one process. Collective.
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
 
-/// Returns the sum of the peak memory of all devices, in MiB, or nullopt if no rank
-/// uses a device. If threads share a device, it counts once. `bytes` is the peak of
-/// this rank's device, nullopt if the rank computes in main memory. Collective.
+/// Returns the sum of the peak memory of all devices, in MiB, or nullopt if all ranks
+/// compute on the CPU. A device that several threads share counts once. `bytes` is the
+/// peak memory of this rank's device, nullopt if the rank computes on the CPU.
+/// Collective.
 std::optional<double> total_device_memory(
     std::optional<int64_t> bytes, at::Device device, RankKind kind, Communicator& comm);
 

@@ -17,14 +17,14 @@ namespace tandem {
 /// must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
-  /// Makes parts with a custom model only.
+  /// Makes parts of which only the model is custom.
   CustomParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
 
   // Replaces the config's model (see assemble()).
   std::unique_ptr<Model> model;
   // Replaces the config's loss; the run then uses the eager executor.
   LossFunction loss;
-  // Observer of the run, which must outlive train(). Null if there is none.
+  // Observer of the run, which must outlive train(); null for a run without observer.
   Observer* observer = nullptr;
   // Device of this rank (comm/cuda/cuda_library.h). With several ranks the communicator
   // must accept the device.
@@ -34,10 +34,10 @@ struct CustomParts {
 /// Trains a model with the settings of a config. Collective: every rank of `comm` calls
 /// it with the same config and data. Rank 0 prints and writes files.
 ///
-/// `data` replaces config.data.source. The run's files contain
+/// `data` replaces config.data.source. The files of the run contain
 /// recorded_name(data.train) as the source. config.data.limit applies to `data`. Before
-/// the first step, compares the labels and the number of the model's outputs with
-/// Dataset::num_classes. If the loss is custom or mse, does not compare the outputs.
+/// the first step, compares the labels and, unless the loss is custom or mse, the
+/// number of the model's outputs with Dataset::num_classes.
 ///
 /// Returns the summary. The test result is equal on every rank. Times, rates,
 /// measurements and the training accuracy may differ; summary.json has those of rank 0.

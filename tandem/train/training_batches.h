@@ -18,12 +18,12 @@ namespace tandem {
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
-/// Returns the number for an epoch (counted from 0) that a PyTorch program would pass
-/// to set_epoch(). Returns 0 for every epoch if config.data.reshuffle is false.
+/// Returns the number that a PyTorch program would pass to set_epoch() in an epoch,
+/// counted from 0. Returns 0 for every epoch if config.data.reshuffle is false.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
-/// Throws ConfigError if the data are scattered and the strategy requires a rank to
-/// read another rank's share.
+/// Throws ConfigError if each rank has only its own share of scattered data, but the
+/// strategy requires that a rank reads another share.
 void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
     const Communicator& comm);
@@ -33,17 +33,17 @@ void check_shares(
 /// object.
 class TrainingBatches {
  public:
-  /// `placement`: the rank's device.
+  /// Prepares the batches of a rank whose device is `placement`.
   TrainingBatches(
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
 
-  /// Returns whether this rank reads samples; a parameter server has none.
+  /// Returns whether this rank reads samples, which a parameter server does not.
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Returns whether each batch is copied to the device, because the device has no room
-  /// for all images.
+  /// Returns whether each batch is copied to the device, because the device memory is
+  /// too small for all images.
   bool sends_batches() const {
     return sends_batches_;
   }
@@ -57,11 +57,13 @@ class TrainingBatches {
     return steps_per_epoch_;
   }
 
-  /// Throws ConfigError if the ranks have different numbers of steps from `position` to
-  /// the end of the epoch, or if a new run has no steps. Collective.
+  /// Throws ConfigError if the ranks make different numbers of steps from `position` to
+  /// the end of the epoch. Also throws ConfigError if a new run makes no steps.
+  /// Collective.
   void check(const Position& position);
 
-  /// Begins an epoch, or the rest of an epoch, at `position`.
+  /// Begins at `position`, which is the start of an epoch or, after a resume, in the
+  /// middle of an epoch.
   void begin(const Position& position);
 
   /// Returns the number of steps from the position of begin() to the end of the epoch.
@@ -73,7 +75,7 @@ class TrainingBatches {
   /// left.
   std::vector<Batch> next();
 
-  /// Returns Position::samples_in_epoch after one more step.
+  /// Returns the value of Position::samples_in_epoch after one more step.
   int64_t after_step(int64_t samples_in_epoch) const;
 
   /// Checks that the ranks together have read each sample of the epoch once. Throws as

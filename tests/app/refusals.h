@@ -11,16 +11,16 @@
 
 namespace tandem::app {
 
-/// Arguments that a command refuses.
+/// Arguments that a command rejects, and the expected error.
 struct Refusal {
   Arguments arguments;
-  // Parts of the error line.
+  // Texts that the error line must contain.
   std::vector<std::string> says;
   // Exit code of the program.
   int code = 2;
 };
 
-/// Expects that `parse` refuses the arguments of each row.
+/// Expects that `parse` throws the expected error for the arguments of each refusal.
 template <typename Parse>
 void expect_refused(const std::vector<Refusal>& refusals, Parse parse) {
   for (const auto& [arguments, says, code] : refusals) {

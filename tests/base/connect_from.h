@@ -13,8 +13,9 @@
 
 namespace tandem {
 
-/// Connects to `other`, an IPv4 address, from an address of this machine, which is then
-/// the packets' source. Empty if no process answers within half a second.
+/// Connects to the IPv4 address `other`. The source of the packets is `address`, an
+/// address of this machine. Returns an empty socket if no process accepts the
+/// connection within half a second.
 inline Socket connect_from(const char* address, const sockaddr_in& other) {
   sockaddr_in own{};
   own.sin_family = AF_INET;

@@ -12,7 +12,8 @@
 
 namespace tandem {
 
-/// Waits until a pipe without a reader is full.
+/// Waits until a pipe is full, because no process reads it. Returns false if the pipe
+/// does not become full.
 inline bool fills_up(int fd) {
   int before = 0;
   return eventually([&] {
@@ -41,7 +42,7 @@ class StalledPipe {
     return ends_[1];
   }
 
-  /// Reads the content of the pipe.
+  /// Reads and returns all bytes in the pipe.
   std::string read() const {
     std::string text;
     char buffer[1 << 12];

@@ -12,12 +12,12 @@ namespace tandem {
 
 using Clock = std::chrono::steady_clock;
 
-// Longest wait for an event that must happen; after it the test fails.
+// Longest time for which a test waits for an event that must happen.
 constexpr Milliseconds kLong{10'000};
-// Wait for an event that must not happen.
+// Time for which a test waits for an event that must not happen.
 constexpr Milliseconds kShort{30};
 
-// An answer proves that the server still serves its clients.
+// Expects that the store server still answers requests.
 inline void expect_alive(StoreClient& client) {
   client.set("alive", "yes");
   EXPECT_EQ(client.get("alive", kLong), "yes");
@@ -35,7 +35,8 @@ inline std::string frame(const std::string& bytes) {
   return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
 }
 
-// Returns a raw connection after the handshake.
+// Connects to a store server, performs the handshake with `token`, and then sends
+// `first_bytes`.
 inline Socket connect_trusted(
     const std::string& address, const std::string& token,
     const std::string& first_bytes) {
@@ -48,7 +49,7 @@ inline Socket connect_trusted(
   return socket;
 }
 
-// Performs a server's part of the handshake.
+// Performs the store server's part of the handshake with a client.
 inline void accept_client(Socket& client, const std::string& token) {
   using namespace store_protocol;
   const auto deadline = Clock::now() + kLong;
@@ -65,7 +66,8 @@ inline void accept_client(Socket& client, const std::string& token) {
       deadline));
 }
 
-// Waits for the end of the stream and ignores bytes before it.
+// Returns whether the server closes the connection within kLong. Ignores bytes that the
+// server has sent before.
 inline bool closed_by_server(Socket& socket) {
   const auto deadline = Clock::now() + kLong;
   char byte = 0;

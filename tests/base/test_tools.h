@@ -17,8 +17,8 @@
 
 namespace tandem {
 
-/// While the object exists, no file of this process grows beyond `bytes`, as on a full
-/// disk.
+/// While the object exists, this process cannot write beyond the first `bytes` bytes of
+/// a file, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
@@ -36,7 +36,8 @@ class FileSizeLimit {
   sighandler_t handler_;
 };
 
-/// Returns the message of the `Expected` that `act` throws. Fails if it throws none.
+/// Returns the message of the `Expected` error that `act` throws. The test fails if
+/// `act` throws nothing.
 template <typename Expected, typename Act>
 std::string message_of(Act act) {
   try {
@@ -48,7 +49,8 @@ std::string message_of(Act act) {
   return "";
 }
 
-/// Waits until `condition` is true, much longer than that should take.
+/// Waits until `condition` is true, and returns true. Returns false if the condition is
+/// still false after 10 seconds or more.
 template <typename Condition>
 bool eventually(Condition condition) {
   for (int i = 0; i < 2000; ++i) {
@@ -60,7 +62,8 @@ bool eventually(Condition condition) {
   return false;
 }
 
-/// Returns whether a process runs. False if it ended but was not reaped yet.
+/// Returns whether a process runs. A process that has ended but has not been reaped
+/// does not run.
 inline bool is_running(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string id;
@@ -70,13 +73,13 @@ inline bool is_running(int pid) {
   return state != 'Z' && state != 'X';
 }
 
-/// Returns the number in a file that another process writes.
+/// Waits until another process has written a number to a file, and returns the number.
 inline int number_in(const std::string& path) {
   int number = 0;
   eventually([&] {
     std::ifstream file(path);
     std::string line;
-    // A line without an end may still grow.
+    // A line without a line end may be incomplete.
     if (std::getline(file, line) && !file.eof()) {
       number = std::stoi(line);
     }

@@ -16,7 +16,8 @@
 
 namespace tandem {
 
-/// Runs `body` on ranks over Gloo: threads of this process that use TCP.
+/// Runs `body` on `size` ranks with the backend gloo. The ranks are threads that
+/// communicate over TCP.
 inline void run_gloo_ranks(
     int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
@@ -27,7 +28,8 @@ inline void run_gloo_ranks(
   });
 }
 
-/// Runs `body` on ranks over both: hosts of two ranks each.
+/// Runs `body` on `size` ranks with the backend shm+gloo. The ranks are threads, and
+/// every two of them count as one host.
 inline void run_hierarchical_ranks(
     int size, const std::function<void(Communicator&)>& body) {
   GlooOptions gloo;
@@ -49,8 +51,8 @@ inline std::vector<const char*> all_backends() {
              : std::vector<const char*>{"thread", "shm", "gloo", "hierarchical"};
 }
 
-/// Runs `body` on ranks of a backend by its name: "thread", "shm", "gloo",
-/// "hierarchical" or "mpi".
+/// Runs `body` on `size` ranks with the backend "thread", "shm", "gloo", "hierarchical"
+/// or "mpi".
 inline void run_backend(
     const std::string& backend, int size,
     const std::function<void(Communicator&)>& body) {
@@ -69,8 +71,9 @@ inline void run_backend(
   }
 }
 
-/// Returns the results of `body` on each rank, in rank order. For "mpi", only the
-/// result on the rank of this process, if it takes part.
+/// Runs `body` on each rank and returns the results in rank order. With "mpi", returns
+/// only the result of the rank in this process, or nothing if the process is not one of
+/// the ranks.
 template <typename Body>
 auto on_each_rank(const std::string& backend, int size, const Body& body) {
   using Result = decltype(body(std::declval<Communicator&>()));
@@ -79,8 +82,8 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
     run_backend(backend, size, [&](Communicator& comm) { own.push_back(body(comm)); });
     return own;
   }
-  // Not directly in a vector: elements of a vector of bool share a word, which thread
-  // ranks may not write at the same time.
+  // If Result is bool, std::optional is necessary. Elements of a std::vector<bool>
+  // share a word, to which thread ranks must not write at the same time.
   std::vector<std::optional<Result>> found(static_cast<size_t>(size));
   run_backend(backend, size, [&](Communicator& comm) {
     found[static_cast<size_t>(comm.rank())] = body(comm);
@@ -92,7 +95,8 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
   return results;
 }
 
-/// Compares bits: distinguishes 0 and -0, and treats equal NaNs as equal.
+/// Returns whether two tensors have equal bits. So 0 and -0 differ, and NaNs with the
+/// same bits are equal.
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
          std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;

@@ -33,7 +33,9 @@ class TestStore {
   StoreServer server_;
 };
 
-/// Like run_ranks(), with communicators that each thread creates over a store.
+/// Runs `body` on `size` ranks, which are threads. Each thread creates its communicator
+/// by calling `make` with a client of a common store. Rethrows the first error of a
+/// rank.
 inline void run_joining_ranks(
     int size, const std::function<void(Communicator&)>& body,
     const std::function<
@@ -45,8 +47,8 @@ inline void run_joining_ranks(
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      // Kept until all ranks have ended, except a rank that fails, so that the others
-      // notice.
+      // A communicator exists until all ranks have ended. If a rank fails, its
+      // communicator is destroyed at once, so that the other ranks detect the failure.
       auto& mine = communicators[static_cast<size_t>(rank)];
       try {
         mine = make(store.client(), rank);
@@ -63,7 +65,8 @@ inline void run_joining_ranks(
   for (auto& thread : threads) {
     thread.join();
   }
-  // Rank 0 last: it may still be in an operation that the others did not enter.
+  // Destroys the communicator of rank 0 last, because rank 0 may have an unfinished
+  // operation that the other ranks have not started.
   while (!communicators.empty()) {
     communicators.pop_back();
   }
@@ -72,8 +75,9 @@ inline void run_joining_ranks(
   }
 }
 
-/// Runs ranks over shared memory: threads of this process with separate mappings
-/// (except in test_shm, see tests/comm/shm/one_mapping.cpp).
+/// Runs `body` on `size` ranks with the backend shm. The ranks are threads. Each thread
+/// has a separate mapping of the shared memory, except in the program test_shm
+/// (tests/comm/shm/one_mapping.cpp).
 inline void run_shm_ranks(
     int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {

@@ -16,9 +16,9 @@
 
 namespace tandem {
 
-// mpirun starts MPI's ranks as processes, so a test runs twice: the test program starts
-// itself under mpirun with only this test, and every process there executes the test as
-// one rank.
+// Tests with ranks of MPI, which are processes that mpirun starts. Such a test runs
+// twice. First, the test program starts itself under mpirun with only this test. Then
+// each process under mpirun runs the test as one rank.
 
 constexpr int kMpiRanks = 4;
 
@@ -27,14 +27,15 @@ inline bool is_mpi_rank() {
   return get_env("OMPI_COMM_WORLD_RANK").has_value();
 }
 
-/// Returns options for ranks under the address sanitizer: Open MPI leaks from plugins
-/// that are unloaded before the leaks could be attributed to them.
+/// Returns the address sanitizer's options for ranks, without leak detection. Open
+/// MPI's plugins leak memory and are unloaded before the end, so leaks cannot be
+/// attributed to the plugins.
 inline std::string asan_options() {
   return get_env("ASAN_OPTIONS").value_or("") + ":detect_leaks=0";
 }
 
-/// Returns the output of ranks without GoogleTest's lines, so that a long log ends with
-/// the relevant part.
+/// Returns the output of ranks without the lines of GoogleTest, so that a long log ends
+/// with the relevant part.
 inline std::string without_frames(const std::string& output) {
   std::istringstream lines(output);
   std::string line;
@@ -47,8 +48,9 @@ inline std::string without_frames(const std::string& output) {
   return rest;
 }
 
-/// Runs the current test once on ranks of mpirun, and fails if it fails there. The
-/// environment variable TANDEM_TEST_DIRECTORY is a directory for the ranks.
+/// Runs the current test again, on `ranks` processes that mpirun starts. The test fails
+/// if that run fails. In the ranks, the environment variable TANDEM_TEST_DIRECTORY is
+/// the path of a temporary directory. Further calls in the same test do nothing.
 inline void rerun_under_mpirun(int ranks = kMpiRanks) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string(test->test_suite_name()) + "." + test->name();
@@ -68,7 +70,8 @@ inline void rerun_under_mpirun(int ranks = kMpiRanks) {
       << result.output;
 }
 
-/// Runs `body` on the first `size` ranks, if this process is a rank of mpirun.
+/// Runs `body` if this process is one of the first `size` ranks of mpirun. All ranks of
+/// mpirun must call this function.
 inline void run_mpi_ranks(int size, const std::function<void(Communicator&)>& body) {
   MpiOptions options;
   options.timeout = std::chrono::milliseconds(20'000);

@@ -15,22 +15,24 @@
 
 namespace tandem {
 
-/// Acts as rank 1 of a Gloo group of two until the group forms, and connects to rank
-/// 0's port like a port scanner, from an address of rank 1's machine or from another
-/// address.
+/// Connects to the port of rank 0 like a port scanner, while a Gloo group of two ranks
+/// forms. The connection comes from an address of rank 1's machine or from another
+/// address. Until the group forms, the object acts as rank 1 in the store.
 class Stranger {
  public:
-  /// `store` is the ranks' store and must outlive the object; `group` is the group's
-  /// name there.
+  /// Registers rank 1 in `store`, the store of the ranks, which must outlive the
+  /// object. `group` is the name of the group in the store.
   Stranger(StoreClient& store, std::string group)
       : store_(store), group_(std::move(group)) {
     store_.set(group_ + "/here/1", kRankOne);
   }
 
-  /// Connects before rank 1 can. Returns whether a process answered.
+  /// Connects to rank 0's port before rank 1 can connect. Returns whether rank 0
+  /// accepted the connection.
   bool take_port(int attempt, const char* from = kRankOne) {
     const auto bytes = store_.get(key_of(attempt) + "/0/0", kLongest);
-    // Gloo writes the bytes of a sockaddr_in, among other data.
+    // The value that Gloo wrote contains rank 0's address as the bytes of a
+    // sockaddr_in.
     const size_t at = bytes.find(kLoopback);
     sockaddr_in other{};
     other.sin_family = AF_INET;
@@ -39,7 +41,8 @@ class Stranger {
     sockets_.push_back(connect_from(from, other));
     return static_cast<bool>(sockets_.back());
   }
-  /// Performs rank 1's part except its connection.
+  /// Writes the keys of rank 1 for an attempt, but does not connect to rank 0, so that
+  /// the attempt fails.
   void fail(int attempt) {
     const auto name = key_of(attempt);
     auto bytes = store_.get(name + "/0/0", kLongest);
@@ -49,7 +52,8 @@ class Stranger {
   }
 
   static constexpr const char* kElsewhere = "127.0.0.2";
-  /// The rank with the lower address listens in Gloo.
+  /// Address of rank 1. In Gloo, the rank with the lower address listens, which is rank
+  /// 0 at 127.0.0.1.
   static constexpr const char* kRankOne = "127.0.0.5";
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// Returns the message of the `Expected` error that `action` throws. For another error
-/// or none, returns a text that no matcher accepts.
+/// Returns the message of the `Expected` error that `action` throws. If `action` throws
+/// another error or none, returns a text that no test expects.
 template <typename Expected, typename Action>
 std::string error_of(Action&& action) {
   try {

@@ -25,7 +25,7 @@ inline at::Tensor parameter(double phase, const std::vector<int64_t>& dims) {
   return waves(phase, dims).set_requires_grad(true);
 }
 
-// Records each report, with the gradient at that time.
+// A sink that records the name and the value of each gradient when it is reported.
 class Recorder : public GradientSink {
  public:
   explicit Recorder(Arena& gradients) : gradients_(gradients) {}
@@ -39,7 +39,8 @@ class Recorder : public GradientSink {
   const std::vector<std::string>& names() const {
     return names_;
   }
-  // Returns whether no gradient changed after its report.
+  // Returns whether all gradients still have the values that they had when they were
+  // reported.
   bool all_were_final() const {
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (!values_[i].equal(gradients_.view(slots_[i]))) {
@@ -56,7 +57,7 @@ class Recorder : public GradientSink {
   std::vector<size_t> slots_;
 };
 
-// A model with its arenas and eager executor.
+// A model with its arenas, an eager executor and a Recorder.
 struct Rig {
   std::unique_ptr<Model> model;
   ModelArenas arenas;
@@ -105,7 +106,8 @@ inline StepContext training(double loss_weight = 1) {
   return context;
 }
 
-// Returns autograd's gradients without an executor, in order of registration.
+// Returns the gradients that autograd computes without an executor, in order of
+// registration.
 inline std::vector<at::Tensor> plain_gradients(const Batch& batch, double weight) {
   const auto model = small_net();
   ForwardContext context;

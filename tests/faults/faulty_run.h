@@ -21,22 +21,25 @@
 
 namespace tandem {
 
-/// The remains of a run's process, however it ends.
+/// Results of a child process that trains. They are in shared memory, so the test can
+/// read them even if the process was killed.
 struct Left {
   int64_t operations = 0;
   int64_t steps = 0;
-  // The newest checkpoint that was reported to the observer.
+  // Step of the newest checkpoint that was reported to the observer; -1 if none was
+  // reported.
   int64_t told_step = -1;
-  // Step whose checkpoint, once reported, ends the process with kFaultExit; -1: none.
+  // Step of a checkpoint; when it is reported to the observer, the process exits with
+  // kFaultExit. -1 if there is no such step.
   int64_t dies_at = -1;
-  // For the test.
+  // A value that the test's AfterStep function can set.
   int64_t noted = 0;
   char parameters[65] = "";
-  // The message of an error.
+  // Call and path of the operation with the fault (faulty_operation()).
   char faulty[300] = "";
 };
 
-/// Called after each step, in the process of the run.
+/// Function that is called after each step, in the process that trains.
 using AfterStep = std::function<void(Left&)>;
 
 class Told : public Observer {
@@ -69,8 +72,8 @@ struct Ended {
   std::string errors;
 };
 
-/// Three steps of a small model, with a checkpoint after each and one after the
-/// evaluation.
+/// Returns the config of a run that makes three steps with a small model. It saves a
+/// checkpoint after each step and one after the evaluation.
 inline RunConfig faulty_config(const std::string& out) {
   RunConfig config;
   config.model.kind = ModelKind::simplenet;
@@ -80,7 +83,7 @@ inline RunConfig faulty_config(const std::string& out) {
   config.optimizer.momentum = 0.9;
   config.training.batch_size = 8;
   config.training.epochs = 1;
-  // So that there is a file of the rank.
+  // If min_delta is set, a checkpoint has a file with the state of the rank.
   config.training.min_delta = 1e-12;
   config.output.out = out;
   config.output.checkpoint_every = 1;
@@ -107,7 +110,8 @@ inline int train_here(
   return 0;
 }
 
-/// A run in a process that is forked from this one, which has loaded LibTorch already.
+/// Trains in a child process with a fault. The child is a fork of this process, so it
+/// need not load LibTorch.
 inline Ended train_in_child(
     const RunConfig& config, const FileFault& fault, const AfterStep& after_step = {}) {
   const Scratch scratch;

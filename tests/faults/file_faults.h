@@ -5,54 +5,61 @@
 
 namespace tandem {
 
-/// Faults of a file operation of a process.
+/// Kinds of faults in the file operations of a process.
 enum class FaultKind {
-  // No fault; operations are counted.
+  // No fault; operations are only counted.
   none,
   // The operation fails and changes nothing.
   fail,
-  // From this operation on, all that need space fail, as on a full disk.
+  // This operation and all later operations fail if they need disk space, as on a full
+  // disk.
   full,
-  // The process is killed after the operation.
+  // The process exits with kFaultExit after the operation.
   die,
-  // The process is killed during the operation: half of a write is done, other
-  // operations not at all.
+  // The process exits with kFaultExit during the operation. Half of a write is done;
+  // other operations have no effect.
   tear,
-  // The operation waits for release(), 20 seconds at most.
+  // The operation waits until release() is called, for at most 20 seconds.
   hold,
 };
 
-/// Description of a fault. The library of this header comes before libc, so it sees
-/// every call of open (to write), write, ftruncate, fsync, fdatasync, rename, unlink,
-/// rmdir, mkdir and symlink. If it is linked into a test, a call arms it; under
-/// LD_PRELOAD, TANDEM_FILE_FAULT = "KIND OPERATION ERRNO FOLDER", where KIND is a
-/// number.
+/// A fault in the file operations of a process. The library of this header replaces
+/// libc's functions for opening files to write, write, ftruncate, fsync, fdatasync,
+/// rename, unlink, remove, rmdir, mkdir and symlink. In a test that links the library,
+/// arm() sets the fault. If LD_PRELOAD loads the library, the environment variable
+/// TANDEM_FILE_FAULT sets the fault, as "KIND OPERATION ERRNO FOLDER". KIND is the
+/// number of a FaultKind.
 struct FileFault {
   FaultKind kind = FaultKind::none;
-  // Number of the operation, from 1, among those on this folder and below it.
+  // Number of the operation with the fault, from 1. Only operations in the folder
+  // `below` and its subfolders are counted.
   int64_t operation = 0;
   int error = 0;
   std::string below;
   // Folder whose operations are not counted.
   std::string but_not_below;
-  // renameat2() cannot exchange files, as on network file systems.
+  // True if renameat2(), which exchanges files, always fails, as on network file
+  // systems.
   bool no_exchange = false;
 };
 
-/// Arms the fault in this process. Call it only while no other thread uses files.
+/// Sets the fault of this process. Call this function only while no other thread uses
+/// files.
 void arm(const FileFault& fault);
 
-/// Returns the number of operations since then.
+/// Returns the number of counted operations since arm().
 int64_t file_operations();
 
-/// Returns call and path of the failed operation; "" for `full`.
+/// Returns the call and the path of the operation with the fault. Returns "" for
+/// FaultKind::full, or if no operation had the fault.
 std::string faulty_operation();
 
-/// Returns whether an operation is held, and lets it continue. Thread-safe.
+/// Functions for FaultKind::hold: is_holding() returns whether the operation is
+/// waiting, and release() lets it continue. Thread-safe.
 bool is_holding();
 void release();
 
-/// Exit code of a process that a fault killed.
+/// Exit code of a process that ended because of a fault.
 constexpr int kFaultExit = 99;
 
 }  // namespace tandem

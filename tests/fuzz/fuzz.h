@@ -11,7 +11,7 @@
 
 namespace tandem::fuzz {
 
-/// Aborts the program if a condition is false, which the fuzzer reports as a finding.
+/// Aborts the program if `holds` is false. The fuzzer reports the abort as a finding.
 inline void expect(bool holds, const char* what) {
   if (!holds) {
     std::fprintf(stderr, "not so: %s\n", what);
@@ -19,8 +19,8 @@ inline void expect(bool holds, const char* what) {
   }
 }
 
-/// Returns whether `act` accepts the input. It may reject the input with an error of
-/// tandem of one line; any other exception, or an InternalError, is a finding.
+/// Returns true if `act` throws nothing, and false if it throws an error of tandem with
+/// one line. Any other exception is a finding; so is InternalError.
 template <typename Act>
 bool accepts(Act act) {
   try {
@@ -49,7 +49,7 @@ class MemoryFile {
   }
 
  private:
-  // Exists until the program ends.
+  // Descriptor of the file, which exists until the program ends.
   const int fd_ = memfd_create("fuzz", MFD_CLOEXEC);
 };
 

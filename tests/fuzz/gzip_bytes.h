@@ -12,8 +12,8 @@ namespace tandem::fuzz {
 
 inline const MemoryFile kGzipFile;
 
-/// Returns the output of zlib's reader, at most `most` bytes. `good` is set to
-/// whether zlib reported no error.
+/// Unpacks a gzip file with zlib. Returns at most `most` bytes. Sets `good` to true if
+/// zlib reported no error, otherwise to false.
 inline std::string unpacked(const std::string& packed, size_t most, bool& good) {
   kGzipFile.write(packed);
   std::string plain(most, '\0');

@@ -6,8 +6,8 @@
 
 namespace tandem::fuzz {
 
-/// Returns a plain IDX file of the array, written from the description of the format
-/// and not by the library.
+/// Returns the bytes of an uncompressed IDX file with the array. The function follows
+/// the description of the format and does not use the library that the fuzzer tests.
 inline std::string idx_bytes(const IdxArray& array) {
   std::string bytes("\0\0\x08", 3);
   bytes += static_cast<char>(array.dims.size());

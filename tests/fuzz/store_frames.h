@@ -10,7 +10,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace tandem::fuzz {
 
-/// Removes and returns the whole frames at the front of `bytes`.
+/// Removes the complete frames at the front of `bytes`, and returns their contents.
 inline std::vector<std::string> take_frames(std::string& bytes) {
   std::vector<std::string> frames;
   while (bytes.size() >= 4) {
@@ -31,8 +31,9 @@ inline void mutate(std::string& text) {
       LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
 }
 
-/// Changes one frame and keeps its lengths valid, which changes of single bytes rarely
-/// do: another operation, one text more or less, other texts.
+/// Returns a frame with a random change that keeps its lengths valid. Changes of single
+/// bytes rarely keep the lengths valid. The change is another operation, an added text,
+/// a removed text or a changed text.
 inline std::string mutated_frame(const std::string& frame, std::minstd_rand& random) {
   store_protocol::Request request;
   std::string changed = frame;

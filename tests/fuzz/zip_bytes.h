@@ -5,8 +5,9 @@
 
 namespace tandem::fuzz {
 
-/// A zip archive of entries that are not compressed, without checksums. Written from
-/// the description of the format and not by the library.
+/// Builds a zip archive with uncompressed entries and without checksums. The class
+/// follows the description of the format and does not use the library that the fuzzer
+/// tests.
 class ZipBytes {
  public:
   void add(const std::string& name, const std::string& content) {

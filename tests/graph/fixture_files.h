@@ -33,7 +33,8 @@ inline std::string fixture(const std::string& name) {
   return bytes;
 }
 
-/// Unpacks a file in tests/graph/fixtures to a directory. Returns its path.
+/// Unpacks a file in tests/graph/fixtures to the directory `to`. Returns the path of
+/// the unpacked file.
 inline std::string unpack_fixture(const Scratch& to, const std::string& name) {
   const std::string path = to / name.substr(name.rfind('/') + 1);
   replace_file(path, fixture(name));

@@ -16,18 +16,19 @@ namespace tandem {
 inline const std::vector<std::string> kTorchVersions = {
     "2.6.0", "2.7.1", "2.8.0", "2.11.0", "2.15.0"};
 
-/// Networks in tests/graph/fixtures, without `net`.
+/// Names of the networks in tests/graph/fixtures, except `net`.
 inline const std::vector<std::string> kNetworks = {
     "residual", "resnet18", "transformer", "branches", "depthwise", "tied"};
 
-/// Returns the outputs and losses of a network in PyTorch (fixtures/losses.json).
+/// Returns the outputs and losses that a version of PyTorch computed for a network
+/// (fixtures/losses.json).
 inline nlohmann::json recorded(const std::string& network, const std::string& version) {
   static const auto all =
       nlohmann::json::parse(read_file(fixtures_dir() + "losses.json"));
   return all.at(network).at(version);
 }
 
-/// Returns the images of samples() in networks.py, in float64.
+/// Returns the images that samples() in tests/graph/networks.py returns, in float64.
 inline at::Tensor fixture_images(std::vector<int64_t> shape, int64_t step) {
   constexpr int64_t kSamples = 6;
   int64_t count = kSamples;

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// Returns a tensor in float64 of values between -1 and 1.
+/// Returns a float64 tensor with values between -1 and 1.
 inline at::Tensor waves(const std::vector<int64_t>& shape) {
   int64_t count = 1;
   for (const int64_t size : shape) {
@@ -20,10 +20,11 @@ inline at::Tensor waves(const std::vector<int64_t>& shape) {
   return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
 }
 
-/// Builds graphs for tests, with outputs in float64.
+/// Builds graphs for tests. The outputs of all nodes are float64.
 class GraphBuilder {
  public:
-  /// `sample_shape` is the shape of one sample of the input.
+  /// Adds the input of the graph. `sample_shape` is the shape of one sample of the
+  /// input.
   explicit GraphBuilder(const std::vector<int64_t>& sample_shape) {
     Value input;
     input.kind = ValueKind::input;
@@ -43,12 +44,13 @@ class GraphBuilder {
     return add_value(graph_, value_of(kind, name, tensor));
   }
 
-  /// Adds an output of a node.
+  /// Adds a value for an output of a node, and returns its id.
   ValueId output(const std::string& name, const std::vector<Size>& shape) {
     return add_value(graph_, {ValueKind::output, name, at::kDouble, shape});
   }
 
-  /// Calls an operator whose output has the samples' shape `sample_shape`.
+  /// Adds a call of an operator. Its output becomes the output of the graph;
+  /// `sample_shape` is the shape of one sample of this output.
   ValueId call(
       const std::string& target, const std::string& overload,
       std::vector<Argument> arguments, const std::vector<int64_t>& sample_shape,

@@ -18,8 +18,8 @@ namespace tandem {
 
 using Words = std::vector<std::string>;
 
-// Ranks are started by a fork server, from which each rank execs its program. Otherwise
-// the launcher starts each rank.
+// True if ranks start from a fork server and then exec their programs. False if the
+// launcher starts each rank.
 inline bool by_fork_server = false;
 
 inline Words launching(const Words& flags, const std::string& script) {
@@ -32,7 +32,7 @@ inline Words launching(const Words& flags, const std::string& script) {
   return command;
 }
 
-// Launches ranks that run a shell script, for at most 20 s.
+// Launches ranks that run a shell script. Kills the launcher after 20 s.
 inline CommandResult run_launcher(
     const Words& flags, const std::string& script, const Variables& variables = {}) {
   auto result = run_command(launching(flags, script), variables, 20);
@@ -50,8 +50,9 @@ inline Words sorted_lines(const std::string& text) {
   return lines;
 }
 
-// Ranks that synchronize by a named pipe, which ends when its writer ends. The
-// parameter is by_fork_server.
+// Fixture for tests of the launcher. Ranks can synchronize by the named pipe $DIR/fifo:
+// a reader sees the end of the pipe when the writer ends. The test parameter is the
+// value of by_fork_server.
 class Launch : public ::testing::TestWithParam<bool> {
  public:
   static std::string name(const ::testing::TestParamInfo<bool>& way) {
@@ -66,7 +67,7 @@ class Launch : public ::testing::TestWithParam<bool> {
     setenv("HELPER", helper().c_str(), 1);
   }
 
-  // Returns the process id that the rank wrote with kWritePid.
+  // Returns the process id that a rank wrote to a file with kWritePid.
   int pid_of(int rank) const {
     return number_in(directory_ / ("pid" + std::to_string(rank)));
   }

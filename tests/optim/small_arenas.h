@@ -15,7 +15,8 @@
 namespace tandem {
 
 inline const at::ScalarType kDtypes[] = {at::kFloat, at::kDouble};
-// No size is a multiple of 64 bytes, so there is padding after each tensor.
+// Shapes of the parameters. No size is a multiple of 64 bytes, so there is padding
+// after each tensor.
 inline const std::vector<std::vector<int64_t>> kShapes = {{7, 5}, {3}, {2, 3, 13}, {}};
 
 inline at::Tensor first_value(size_t index, at::ScalarType dtype) {
@@ -25,7 +26,7 @@ inline at::Tensor first_value(size_t index, at::ScalarType dtype) {
   return value.copy_(at::sin(0.7 * count + phase).view(kShapes[index]));
 }
 
-// Decreases with the step, so that amsgrad has an effect.
+// Returns a gradient whose size decreases with the step, so that amsgrad has an effect.
 inline at::Tensor gradient_value(size_t index, int64_t step, at::ScalarType dtype) {
   auto value = at::empty(kShapes[index], dtype);
   const auto count = at::arange(value.numel(), at::kDouble);
@@ -80,7 +81,8 @@ inline OptimizerOptions named(const std::string& name) {
   return options;
 }
 
-// All optimizers with weight decay and all of their state arenas.
+// Returns the options of each optimizer, with weight decay and with all state arenas
+// that the optimizer can have.
 inline std::vector<OptimizerOptions> one_of_each() {
   std::vector<OptimizerOptions> all;
   for (const auto& entry : Choices<OptimizerKind>::rows) {

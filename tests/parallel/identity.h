@@ -27,18 +27,19 @@ inline std::vector<RunResult> train_in_parallel(
   });
 }
 
-// One division of the work. The reference is the sequential strategy on the same global
-// batch, in `reference_micro_batches` micro-batches.
+// A test case: a division of the work among ranks and micro-batches. The reference is
+// the sequential strategy on the same global batch, in `reference_micro_batches`
+// micro-batches.
 struct Division {
   const char* name;
   int ranks;
   const char* backend;
   SyncMode sync;
-  // Number of micro-batches per step of each rank.
+  // Number of micro-batches of each rank in a step.
   int64_t micro_batches;
   int64_t reference_micro_batches;
   int64_t data_size;
-  // Relative difference; 0 if the bits must be equal.
+  // Largest relative difference from the reference; 0 if the bits must be equal.
   double tolerance;
 };
 

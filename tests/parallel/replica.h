@@ -23,8 +23,8 @@
 
 namespace tandem {
 
-/// A small variant of the model `net` with convolutions and both dropouts, for 8 x 8
-/// images.
+/// Returns the layers of a small variant of the model `net` for 8 x 8 images, with two
+/// convolutions and two dropout layers.
 inline std::vector<Layer> small_net_layers() {
   return {
       conv2d("conv1", 1, 4, 3),
@@ -41,7 +41,8 @@ inline std::vector<Layer> small_net_layers() {
       log_softmax()};
 }
 
-/// A convolution with batch norm, for 8 x 8 images.
+/// Returns the layers of a small model for 8 x 8 images, with a convolution and batch
+/// norm.
 inline std::vector<Layer> batch_norm_layers() {
   return {
       conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
@@ -65,7 +66,7 @@ inline std::unique_ptr<Model> make_small_model(
   return make_layered_model(layers, options);
 }
 
-/// 8 x 8 images of noise in 5 classes.
+/// Returns a data set of `size` images of noise, with 8 x 8 pixels, in 5 classes.
 inline Dataset noise_images(int64_t size) {
   std::vector<uint8_t> pixels;
   std::vector<uint8_t> labels;
@@ -86,8 +87,8 @@ inline Dataset noise_images(int64_t size) {
   return dataset;
 }
 
-/// Returns the stage of a rank, and removes all other layers from `model`. For 8 x 8
-/// images.
+/// Returns the options for the stage of a rank. In a pipeline, removes all layers of
+/// other stages from `model`.
 inline StageOptions stage_of(
     Model& model, const Communicator& comm, const StrategyOptions& options,
     const Loss& loss) {
@@ -103,7 +104,8 @@ inline StageOptions stage_of(
   return stage;
 }
 
-/// Puts arenas into the group's communication buffers, as a run does.
+/// Returns options that put arenas into the communication buffers of a group, as in a
+/// training run.
 inline ModelArenaOptions in_buffers_of(
     Communicator& comm, const Placement& placement = {}) {
   ModelArenaOptions options;
@@ -114,7 +116,7 @@ inline ModelArenaOptions in_buffers_of(
   return options;
 }
 
-/// The parts of one rank.
+/// Model, executor, optimizer and strategy of one rank.
 struct Replica {
   std::unique_ptr<Model> model;
   StageOptions stage;
@@ -144,13 +146,13 @@ struct Replica {
   at::Tensor parameters() const {
     return flat(model->parameters());
   }
-  /// Returns all buffers as one flat tensor.
+  /// Returns all buffers of this rank as one flat tensor.
   at::Tensor buffers() const {
     return flat(model->buffers());
   }
 
-  /// Returns this rank's parameters; at rank 0 of a pipeline, those of the whole model.
-  /// Collective.
+  /// Returns copies of the parameters of the whole model. In a pipeline, only rank 0
+  /// returns all parameters; other ranks return those of their stage. Collective.
   std::vector<NamedTensor> whole_parameters() const {
     const bool in_stages = strategy->consistency() == Consistency::sharded;
     std::vector<NamedTensor> whole;
@@ -180,8 +182,8 @@ struct RunOptions {
   OptimizerOptions optimizer;
   std::vector<Layer> layers = small_net_layers();
   uint64_t seed = 5;
-  // Number of samples per step of all ranks and micro-batches. The last step may have
-  // fewer.
+  // Number of samples in a step, over all ranks and micro-batches. The last step of an
+  // epoch may have fewer.
   int64_t global_batch = 24;
   int64_t micro_batches = 1;
   int64_t data_size = 60;
@@ -195,14 +197,14 @@ struct RunOptions {
 
   RunOptions() {
     loss.kind = LossKind::nll;
-    // The small net has four buckets of this size.
+    // With this size, the model of small_net_layers() has four buckets.
     strategy.bucket_bytes = 2'000;
     optimizer.momentum = 0.9;
   }
 };
 
 struct RunResult {
-  // At rank 0, parameters of the whole model.
+  // Flat tensor of Replica::whole_parameters().
   at::Tensor parameters;
   at::Tensor buffers;
   std::string sha256;
@@ -210,7 +212,8 @@ struct RunResult {
   at::Tensor sums;
 };
 
-/// Removes dropout layers, whose masks depend on the device.
+/// Returns the layers without dropout layers, because dropout masks depend on the
+/// device.
 inline std::vector<Layer> without_dropout(std::vector<Layer> layers) {
   const auto is_dropout = [](const Layer& layer) {
     return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
@@ -219,7 +222,8 @@ inline std::vector<Layer> without_dropout(std::vector<Layer> layers) {
   return layers;
 }
 
-/// The model `net` of tutorial 003, with dropout, for noise_images().
+/// Returns the layers of the model `net` of tutorial 003, with dropout, for
+/// noise_images().
 inline std::vector<Layer> net_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
@@ -227,7 +231,7 @@ inline std::vector<Layer> net_layers() {
   return layers_of(ModelKind::net, options);
 }
 
-/// The model `convnet_bn` of tutorial 004, for noise_images().
+/// Returns the layers of the model `convnet_bn` of tutorial 004, for noise_images().
 inline std::vector<Layer> convnet_bn_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
@@ -235,7 +239,7 @@ inline std::vector<Layer> convnet_bn_layers() {
   return layers_of(ModelKind::convnet_bn, options);
 }
 
-/// Trains on this rank's share of noise_images().
+/// Trains a small model on this rank's share of noise_images().
 inline RunResult train_small_net(Communicator& comm, const RunOptions& options) {
   const bool sync = options.strategy.buffers == BufferSync::sync;
   StatisticsGroup statistics(comm);
@@ -291,14 +295,15 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   return result;
 }
 
-/// Trains on all of noise_images() with the sequential strategy.
+/// Trains a small model on all samples of noise_images() with the sequential strategy.
 inline RunResult train_sequentially(RunOptions options) {
   options.strategy.kind = StrategyKind::sequential;
   const auto comm = make_single_communicator();
   return train_small_net(*comm, options);
 }
 
-/// Returns the largest absolute difference divided by the largest value of `b`.
+/// Returns the largest absolute difference of `a` and `b`, divided by the largest
+/// absolute value in `b`.
 inline double relative_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// An asynchronous parameter server with one worker that is ten times slower than the
-// others. Ranks are threads or processes.
+// Training with an asynchronous parameter server and one worker that is ten times
+// slower than the other workers. Ranks are threads or processes.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-/// A linear model whose forward pauses.
+/// Returns a linear model whose forward pass first sleeps for `pause`.
 inline std::unique_ptr<Model> make_slow_model(std::chrono::milliseconds pause) {
   auto weight = (at::arange(320, at::kDouble).view({64, 5}) / 320).sin() / 10;
   weight.set_requires_grad(true);
@@ -30,15 +30,16 @@ inline std::unique_ptr<Model> make_slow_model(std::chrono::milliseconds pause) {
 }
 
 struct SlowWorkerResult {
-  // At the server, the staleness of each update.
+  // Staleness of each update, at the server; empty at workers.
   std::vector<int64_t> staleness;
-  // Hash of the parameters after the run, on every rank.
+  // SHA-256 of this rank's parameters after the run.
   std::string sha256;
-  // Total of the sums that train_step() returned.
+  // Sum of the results of all calls of train_step().
   at::Tensor sums;
 };
 
-/// Runs `steps` steps in which the last rank is ten times slower than the others.
+/// Makes `steps` steps with an asynchronous parameter server. The last rank is ten
+/// times slower than the other workers.
 inline SlowWorkerResult run_with_slow_worker(
     Communicator& comm, int64_t max_staleness, int64_t steps) {
   StrategyOptions options;

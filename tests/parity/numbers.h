@@ -11,11 +11,12 @@
 
 namespace tandem {
 
-// Numbers that tests pass to both sides and compare.
+// Numbers that tests pass to tandem and to PyTorch, and functions that compare results.
 
 using Numbers = std::vector<double>;
 
-/// Returns numbers() of tests/parity/ddp_peer.py: small, without a pattern, float64.
+/// Returns the same float64 values as numbers() in tests/parity/ddp_peer.py: multiples
+/// of 1/8 between -5/8 and 5/8, without an obvious pattern.
 inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
   const auto count = at::ones(dims).numel();
   const auto index = at::arange(count, at::kLong);
@@ -23,13 +24,14 @@ inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
       .view(dims);
 }
 
-/// Returns the values of a tensor.
+/// Returns the values of a tensor in row-major order.
 inline Numbers flat(const at::Tensor& tensor) {
   const auto values = tensor.detach().to(at::kDouble).contiguous();
   return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
 }
 
-/// Returns the largest difference, relative for numbers above 1.
+/// Returns the largest difference between corresponding elements. Differences are
+/// relative if the element of `b` is above 1. Returns 1e300 if the sizes differ.
 inline double difference(const Numbers& a, const Numbers& b) {
   if (a.size() != b.size()) {
     return 1e300;
@@ -41,7 +43,7 @@ inline double difference(const Numbers& a, const Numbers& b) {
   return largest;
 }
 
-/// Returns the largest difference over a list.
+/// Returns the largest difference() between corresponding elements of two lists.
 inline double difference(
     const std::vector<Numbers>& ours, const nlohmann::json& theirs) {
   if (ours.size() != theirs.size()) {

@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-/// Returns the Python that runs PyTorch's side: Debian's, or that of
-/// $TANDEM_TEST_PYTHON.
+/// Returns the path of the Python interpreter that runs PyTorch in parity tests. It is
+/// $TANDEM_TEST_PYTHON if this variable is set, otherwise Debian's Python.
 inline std::string python() {
   return get_env("TANDEM_TEST_PYTHON").value_or("/usr/bin/python3");
 }
 
-/// Runs Python on one thread.
+/// Runs Python with one thread for numerical libraries.
 inline CommandResult run_python(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {python()};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -29,8 +29,9 @@ inline CommandResult run_peer(std::vector<std::string> arguments) {
   return run_python(arguments);
 }
 
-/// Looks for torch without an import, which takes a second. A broken installation
-/// should fail a test.
+/// Returns whether Python finds the module torch. Does not import the module, because
+/// an import takes a second. With a broken installation it returns true, so that tests
+/// fail.
 inline bool python_has_torch() {
   return run_python({"-c",
                      "import importlib.util as u, sys; "
@@ -40,7 +41,8 @@ inline bool python_has_torch() {
 
 }  // namespace tandem
 
-/// Skips the test without PyTorch, which scripts/setup installs.
+/// Skips the test if Python does not find the module torch, which scripts/setup
+/// installs.
 #define TANDEM_NEEDS_PYTHON_TORCH()                                                \
   do {                                                                             \
     if (!::tandem::python_has_torch()) {                                           \

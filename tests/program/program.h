@@ -20,7 +20,7 @@ inline Arguments with(Arguments arguments, const Arguments& more) {
   return arguments;
 }
 
-/// Runs `tandem ARGUMENTS` until it ends.
+/// Runs the program tandem and waits for its end, for at most 800 s.
 inline CommandResult tandem_run(
     const Arguments& arguments, const Variables& variables = {}) {
   return run_command(with({program()}, arguments), variables, 800);
@@ -31,7 +31,7 @@ inline std::string recipe_file(const std::string& name) {
   return source_dir() + "/recipes/" + name + ".toml";
 }
 
-/// Returns the lines of an output sorted, since ranks print in any order.
+/// Returns the lines of an output in sorted order, because ranks print in any order.
 inline std::vector<std::string> sorted_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -42,7 +42,8 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
-/// Returns the value of a key in a JSON file of tandem, as text without quotes.
+/// Returns the value of a key in a JSON file of tandem, as text without quotes. Returns
+/// "" if the file does not have the key.
 inline std::string json_value(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -58,7 +59,7 @@ inline std::string json_value(const std::string& path, const std::string& key) {
   return "";
 }
 
-/// Returns the hash of the parameters of a run with --out.
+/// Returns the SHA-256 of the final parameters of the run with the directory `out`.
 inline std::string hash_of(const std::string& out) {
   return json_value(out + "/summary.json", "parameters_sha256");
 }

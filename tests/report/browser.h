@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// Returns the HTML of a page after a browser has run its scripts; "" without a
-/// browser. `profile`: a directory for the browser's files.
+/// Returns the HTML of a page after a browser has run its scripts; "" if no browser is
+/// installed. `profile` is a directory for files of the browser.
 inline std::string drawn_page(const std::string& path, const std::string& profile) {
   for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
     if (file_exists(browser)) {

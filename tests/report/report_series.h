@@ -5,15 +5,17 @@
 
 namespace tandem {
 
-/// The charts in report.html; see report_charts.h.
+/// Returns the charts in `page`, the text of report.html. app/report/report_charts.h
+/// describes the format of the charts.
 inline nlohmann::json charts_in(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"charts\">";
   const size_t at = page.find(begin) + begin.size();
   return nlohmann::json::parse(page.substr(at, page.find("</script>", at) - at));
 }
 
-/// Items of a list in all lines ("points", "tutorial") or bars of a chart; a bar has
-/// one value. -1 if there is no such chart.
+/// Returns the number of items in the lists named `list`, such as "points" or
+/// "tutorial", of all lines in a chart. In a chart with bars, counts the bars that have
+/// a value named `list`. Returns -1 if there is no such chart.
 inline int64_t count_in_chart(
     const nlohmann::json& charts, const std::string& id, const std::string& list) {
   for (const auto& chart : charts) {

@@ -12,11 +12,13 @@
 
 namespace tandem {
 
-/// A comparison whose rows and curves a test chooses.
+/// Fixture for tests of reports. It writes the files of a comparison; the test chooses
+/// the rows and curves.
 class SomeRuns : public testing::Test {
  protected:
   using json = nlohmann::ordered_json;
-  // Seconds of training and percent, for each test; a test is made every 100 samples.
+  // Training time in seconds and test accuracy in percent, for each evaluation. An
+  // evaluation follows every 100 samples.
   using Accuracies = std::vector<std::pair<double, double>>;
 
   void add(const std::string& name, const Accuracies& curve, const json& more = {}) {
@@ -52,14 +54,15 @@ class SomeRuns : public testing::Test {
     replace_file(scratch_ / path, text);
   }
 
-  // table.json of these runs with `more`.
+  // Returns the table of a comparison (table.json) with these runs and with the entries
+  // of `more`.
   json table(const json& more = {}) const {
     json made = {{"kind", "compare"}, {"rows", rows_}};
     made.update(more.is_null() ? json::object() : more);
     return made;
   }
 
-  // report.html of that table.
+  // Writes the report of table(more) and returns the text of report.html.
   std::string report(const json& more = {}) const {
     auto made = table(more);
     app::write_report(scratch_.path(), made);

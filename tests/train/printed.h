@@ -16,7 +16,8 @@ namespace tandem {
 
 using Lines = std::vector<std::string>;
 
-/// Two ranks that are threads: 64 samples, four steps of 8 samples per rank.
+/// Returns a config for two thread ranks. With 64 samples, each rank makes four steps
+/// of 8 samples.
 inline RunConfig small_config() {
   RunConfig config;
   config.model.kind = ModelKind::simplenet;
@@ -30,12 +31,14 @@ inline RunConfig small_config() {
 }
 
 struct Printed {
-  // In order of time. Lines of several ranks come in any order.
+  // Lines on standard output, in the order in which they were printed. Lines of
+  // different ranks are in any order.
   Lines lines;
   Summary summary;
 };
 
-/// Trains on 64 images of noise with config.ranks.nproc ranks that are threads.
+/// Trains on 64 images of noise with config.ranks.nproc thread ranks. Returns the
+/// printed lines and the summary of rank 0.
 inline Printed run(const RunConfig& config) {
   const DatasetSplits data{noise_images(64), noise_images(10)};
   Printed result;

@@ -7,8 +7,8 @@
 namespace tandem {
 
 /// Computes the gradients of a convolution's weights and bias with AMX tiles, about
-/// three times as fast as oneDNN. Memory is planned once. The results do not depend on
-/// the number of threads. Not thread-safe.
+/// three times as fast as oneDNN. The constructor allocates all memory. The results do
+/// not depend on the number of threads. Not thread-safe.
 class AmxWeightsGradient {
  public:
   /// Returns whether the kernel supports the convolution. It needs bfloat16, a CPU with
@@ -16,12 +16,14 @@ class AmxWeightsGradient {
   static bool fits(
       const Layer& layer, const OnednnDims& input_dims, const OnednnContext& context);
 
-  /// `input` and `grad_output` are bfloat16 with channels last.
+  /// Plans the computation for these memories, which run() reads. Both are bfloat16
+  /// with channels last.
   AmxWeightsGradient(
       const Layer& layer, const dnnl::memory& input, const dnnl::memory& grad_output,
       const OnednnContext& context);
 
-  /// Writes both gradients, or adds to them if `accumulate`.
+  /// Computes the gradients of the weights and the bias. Overwrites `weight_grad` and
+  /// `bias_grad`, or adds to them if `accumulate` is true.
   void run(bool accumulate, float* weight_grad, float* bias_grad) const;
 
  private:
@@ -29,7 +31,7 @@ class AmxWeightsGradient {
 
   amx::ConvolutionShape shape_;
   int64_t count_;
-  // Number of images whose tiles are in memory at the same time.
+  // Number of images that are in `images_` and `grads_` at the same time.
   int64_t group_;
   dnnl::memory input_;
   dnnl::memory grad_output_;

@@ -9,14 +9,16 @@
 
 namespace tandem {
 
-/// A layer with the ReLU that is fused into it.
+/// A layer, possibly with a fused ReLU.
 struct FusedLayer {
   Layer layer;
   // True if a ReLU is fused into the layer.
   bool relu = false;
-  // True if the gradient of the input is not needed.
+  // True for the first layer with parameters of the whole model. The gradient of its
+  // input is not needed.
   bool first = false;
-  // True if the input is bfloat16. Only with bfloat16 products.
+  // True if the input is bfloat16 when products are bfloat16. If products are float32,
+  // the input is float32.
   bool bf16_input = false;
 };
 
@@ -31,7 +33,7 @@ struct LayerTensors : LayerState {
 struct BoundLayer {
   FusedLayer fused;
   LayerTensors tensors;
-  // Slots of the parameters in the arenas' layout, in the order of the arena. Empty if
+  // Indices of the slots of the bias and of the weight in the arenas' layout. Empty if
   // the layer has no parameters.
   std::vector<size_t> slots;
 };

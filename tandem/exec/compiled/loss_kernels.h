@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// Functions of model/loss.h, written for contiguous float32 rows. They allocate
-// nothing. In small models, LibTorch's operators need more time than the layers.
+// Losses of model/loss.h for contiguous float32 outputs, without allocating memory. In
+// small models, LibTorch's operators for the loss take longer than the layers.
 
 /// Loss summed over the samples, and number of correct samples.
 struct LossSums {
@@ -19,11 +19,11 @@ struct LossSums {
 /// samples x classes. `targets` are int64 classes; for MSE, float32 values in the shape
 /// of `output`.
 ///
-/// Throws DataError if a target is not a column of the output.
+/// Throws DataError if a target is not the index of a column of `output`.
 LossSums sum_losses(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// Writes `weight` times the gradient of the summed loss with respect to `output` to
-/// `grad`, samples x classes.
+/// Computes the gradient of the summed loss with respect to `output` and multiplies it
+/// by `weight`. Writes the result to `grad`, samples x classes.
 void loss_gradient(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
     float* grad);

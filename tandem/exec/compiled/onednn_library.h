@@ -9,8 +9,8 @@ namespace tandem {
 /// Returns an error message if oneDNN's library cannot be used, otherwise "".
 ///
 /// With Debian's LibTorch, the program is linked with Debian's oneDNN. LibTorch from
-/// PyPI contains its own oneDNN. In that case, the first call of this function loads
-/// Debian's oneDNN in addition. Call it before any other function of oneDNN.
+/// PyPI contains its own oneDNN. In that case, the first call of this function also
+/// loads Debian's oneDNN. Call this function before any function of oneDNN.
 /// Thread-safe.
 std::string onednn_obstacle();
 
@@ -19,7 +19,7 @@ std::string onednn_obstacle();
 void set_onednn_threads(int count);
 
 /// While the object exists, oneDNN primitives of the calling thread use one thread. Use
-/// it for primitives whose order of sums depends on the number of threads.
+/// the class for primitives whose order of sums depends on the number of threads.
 class LoneThread {
  public:
   LoneThread() : before_(at::get_num_threads()) {

@@ -13,13 +13,14 @@ namespace tandem {
 using OnednnType = dnnl::memory::data_type;
 using OnednnDims = dnnl::memory::dims;
 
-/// Settings that the operations of one plan share.
+/// Settings that are common to all operations of one plan (executor.cpp).
 struct OnednnContext {
   dnnl::engine engine;
   dnnl::stream stream;
   // True if a backward pass follows.
   bool training = true;
-  // Sums, parameters and their gradients are always float32.
+  // Formats of products and roundings. Sums, parameters and their gradients are always
+  // float32.
   Numerics numerics;
 
   /// Returns the type of the values that convolutions and matrix products read.
@@ -28,11 +29,12 @@ struct OnednnContext {
   }
 };
 
-// These functions have other names in oneDNN 2 than in oneDNN 3.
+// Functions that return the dimensions and the data type of a memory. The getters of
+// oneDNN 2 and oneDNN 3 have different names.
 OnednnDims dims_of(const dnnl::memory& memory);
 OnednnType type_of(const dnnl::memory& memory);
 
-/// Returns the size of the buffer in elements, including padded channels.
+/// Returns the size of `memory` in elements, including padded channels.
 int64_t elements_of(const dnnl::memory& memory);
 
 template <typename T>
@@ -40,7 +42,8 @@ T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
 }
 
-/// Returns the description of memory in row-major order, LibTorch's contiguous layout.
+/// Returns a description of memory in row-major order, which is LibTorch's contiguous
+/// layout.
 dnnl::memory::desc plain_desc(
     const OnednnDims& dims, OnednnType type = OnednnType::f32);
 /// Returns a description that lets the primitive choose the layout.
@@ -49,7 +52,8 @@ dnnl::memory::desc any_desc(const OnednnDims& dims, OnednnType type);
 /// Layout of images that custom loops can read.
 struct PixelLayout {
   dnnl::memory::format_tag tag;
-  // Number of neighboring channels of a pixel, a multiple of 8; all channels in nhwc.
+  // Number of channels of a pixel that are adjacent in memory, a multiple of 8. In the
+  // layout nhwc, these are all channels.
   int64_t lanes;
 };
 /// Returns the layout of `memory` if custom loops can read it. Otherwise returns a
@@ -61,10 +65,12 @@ PixelLayout pixel_layout_for(const dnnl::memory& memory);
 dnnl::memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,
     OnednnType type = OnednnType::f32);
-/// Returns the memory of a contiguous float32 tensor, which still owns the memory.
+/// Returns a dnnl::memory that refers to the values of a contiguous float32 tensor. The
+/// tensor still owns the values.
 dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
 
-/// A primitive with its arguments. They are bound once, so run() allocates nothing.
+/// A primitive with its arguments. The constructor binds the arguments, so run()
+/// allocates no memory.
 class BoundPrimitive {
  public:
   using Arguments = std::vector<std::pair<int, dnnl::memory>>;
@@ -81,13 +87,13 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> bound_;
 };
 
-/// A copy into a different layout or type, planned once. Does nothing if layout and
-/// type are equal.
+/// Copies memory into another layout or type. Does nothing if layout and type are
+/// equal.
 class LayoutChange {
  public:
   LayoutChange() = default;
-  /// Returns the memory of the copy, or `from` if `from` already has the layout
-  /// `wanted`.
+  /// Plans the copy of `from` into the layout `wanted` and returns its memory. Returns
+  /// `from` if it already has this layout.
   dnnl::memory plan(
       const dnnl::memory& from, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
@@ -102,12 +108,12 @@ class LayoutChange {
 /// Copies of parameters in the layouts and types that primitives prefer.
 class PackedCopies {
  public:
-  /// Returns the memory of the copy, or the parameter's memory if it has the layout
-  /// `wanted`.
+  /// Plans a copy of `parameter` in the layout `wanted` and returns its memory. Returns
+  /// the parameter's memory if it already has this layout.
   dnnl::memory plan(
       const at::Tensor& parameter, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
-  /// Renews the copies if the parameters' version has changed.
+  /// Copies all parameters again if their version differs from that in the last call.
   void refresh(int64_t parameters_version, const dnnl::stream& stream);
 
  private:
@@ -115,16 +121,16 @@ class PackedCopies {
   int64_t version_ = -1;
 };
 
-/// Returns the attributes of a primitive, with a fused ReLU if `relu`.
+/// Returns the attributes of a primitive, with a fused ReLU if `relu` is true.
 dnnl::primitive_attr attributes_with_relu(bool relu);
 
-/// Copies a gradient from a primitive's layout into the arena.
+/// Copies a parameter's gradient from a primitive's layout into the gradient arena.
 class GradientStore {
  public:
   void plan(
       const dnnl::memory& from, const at::Tensor& gradient,
       const OnednnContext& context);
-  /// Overwrites the gradient in the arena, or adds to it if `accumulate`.
+  /// Overwrites the gradient in the arena, or adds to it if `accumulate` is true.
   void run(const dnnl::stream& stream, bool accumulate) const {
     (accumulate ? add_ : set_).run(stream);
   }

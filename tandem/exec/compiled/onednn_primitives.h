@@ -3,7 +3,8 @@
 #include <dnnl.hpp>
 
 /// Functions that describe primitives and memory, for oneDNN 2 and 3. Only oneDNN 2 has
-/// operation descriptors. Both versions use the same `arguments` in the same order.
+/// separate operation descriptors. The `arguments` and their order are the same for
+/// both versions.
 namespace tandem::onednn {
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {

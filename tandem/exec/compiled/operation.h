@@ -22,24 +22,26 @@ class OnednnOp {
   explicit OnednnOp(const OnednnContext& context) : context_(context) {}
   virtual ~OnednnOp() = default;
 
-  /// Returns the memory of the output, with a layout and type that suit the operation.
+  /// Plans the forward pass for inputs in `input`. Returns the memory of the output,
+  /// whose layout and type the operation chooses.
   virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
 
-  /// Returns the memory of the input's gradient, empty unless `wants_input_grad`.
-  /// `grad_output` may have any layout and type.
+  /// Plans the backward pass for output gradients in `grad_output`, which may have any
+  /// layout and type. Returns the memory of the input's gradient; an empty memory if
+  /// `wants_input_grad` is false.
   virtual dnnl::memory plan_backward(
       const dnnl::memory& grad_output, bool wants_input_grad) = 0;
 
-  /// Computes the output.
+  /// Computes the output in the memory that plan_forward() returned.
   virtual void forward(const OnednnPass& pass) = 0;
 
-  /// Writes the parameters' gradients into the arena, or adds them if `accumulate`.
-  /// Called before backward_input().
+  /// Writes the parameters' gradients into the gradient arena, or adds them to it if
+  /// `accumulate` is true. Called before backward_input().
   virtual void backward_parameters(bool accumulate) {
     static_cast<void>(accumulate);
   }
 
-  /// Computes the input's gradient.
+  /// Computes the input's gradient in the memory that plan_backward() returned.
   virtual void backward_input() = 0;
 
  protected:
@@ -60,8 +62,8 @@ class OnednnOp {
 using MakeOnednnOp = std::unique_ptr<OnednnOp>(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
-/// Compiles a layer, with or without roundings as `context.numerics` requires. The
-/// operation shares the memory of `tensors`.
+/// Compiles a layer for the formats and roundings in `context.numerics`. The operation
+/// shares the memory of `tensors`.
 MakeOnednnOp make_onednn_op;
 
 /// Compiles a layer in the type context.product(), without roundings.
@@ -69,11 +71,12 @@ MakeOnednnOp make_plain_onednn_op;
 /// Compiles a layer in float32, with the roundings of `context.numerics.rounding`.
 MakeOnednnOp make_rounded_op;
 
-/// Returns whether the layer's output is bfloat16 when products are bfloat16.
+/// Returns whether the layer's output is bfloat16 in plans with bfloat16 products.
 bool has_bf16_output(const FusedLayer& fused);
 
 MakeOnednnOp make_onednn_convolution;
-/// Compiles a model's first layer, a convolution with few input channels.
+/// Compiles a convolution with few input channels that is the model's first layer with
+/// parameters.
 MakeOnednnOp make_onednn_small_convolution;
 /// Returns whether make_onednn_small_convolution() supports the layer.
 bool fits_small_convolution(const FusedLayer& fused);

@@ -61,7 +61,7 @@ void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& fou
   }
 }
 
-/// Returns the tensors in each of several values; see list_tensors().
+/// Returns the result of list_tensors() for each of several values.
 template <bool only_tensors, typename T>
 std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   std::vector<NestedTensors> found(values.size());
@@ -71,22 +71,23 @@ std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   return found;
 }
 
-/// Divides each tensor, which is equal in all replicas, into chunks: replica i gets
-/// chunk i. Returns the number of chunks, which may be smaller than the number of
-/// replicas. Throws ConfigError if tensors have different numbers of chunks.
+/// Divides each tensor into chunks: replica i gets chunk i. On entry, a tensor is equal
+/// in all replicas. Returns the number of chunks, which may be smaller than the number
+/// of replicas. Throws ConfigError if tensors have different numbers of chunks.
 size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
 
 /// Concatenates each tensor over all replicas and stores the result in the tensor of
 /// the first replica. Throws ConfigError if the replicas' structures differ.
 void concatenate_tensors(const std::vector<NestedTensors>& replicas);
 
-/// The part of DataParallelModule that does not depend on the wrapped module's type.
+/// Base class of DataParallelModule, which does not depend on the type of the wrapped
+/// module.
 class ReplicatedModule : public torch::nn::Module {
  public:
   ~ReplicatedModule() override;
 
-  /// Clones the module again. Call this after changing members that are not parameters
-  /// or buffers.
+  /// Clones the module again. Call this function after a change of members that are not
+  /// parameters or buffers.
   void replicate();
 
   /// Returns the number of replicas.
@@ -97,8 +98,8 @@ class ReplicatedModule : public torch::nn::Module {
  protected:
   ReplicatedModule(std::shared_ptr<torch::nn::Module> module, int64_t num_replicas);
 
-  /// Calls `forward` with i and replica i in thread i, for each i < `count`. Waits for
-  /// all calls.
+  /// Calls `forward` for the first `count` replicas, each in its own thread, with the
+  /// replica and its index. Waits for all calls.
   void run(
       size_t count, const std::function<void(size_t, torch::nn::Module&)>& forward);
 
@@ -109,9 +110,9 @@ class ReplicatedModule : public torch::nn::Module {
 
   const std::shared_ptr<torch::nn::Module> original_;
   const int64_t num_replicas_;
-  // Parameters, then buffers, of the module when it was last cloned.
+  // Parameters, then buffers, that the module had when it was last cloned.
   std::vector<at::Tensor> tensors_;
-  // Empty if there is only one replica, the module itself.
+  // Clones of the module. Empty for a single replica, which is the module itself.
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::mutex running_;
 };
@@ -121,13 +122,13 @@ class ReplicatedModule : public torch::nn::Module {
 template <typename Wrapped>
 class DataParallelModule : public ReplicatedModule {
  public:
-  /// Wraps `module`, with shared ownership.
+  /// Wraps `module` and shares its ownership.
   DataParallelModule(torch::nn::ModuleHolder<Wrapped> module, int64_t num_replicas)
       : ReplicatedModule(module.ptr(), num_replicas),
         module_(register_module("module", module.ptr())) {}
 
-  /// Divides the inputs among the replicas and returns their gathered outputs; see
-  /// DataParallel.
+  /// Divides the inputs among the replicas and returns the gathered outputs of the
+  /// replicas, as DataParallel describes.
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     using Output = std::decay_t<decltype(module_->forward(std::declval<Inputs>()...))>;
@@ -175,9 +176,9 @@ struct WrappedModule<Net, false> {
 ///   torch::optim::Adam optimizer(model->parameters());
 ///   F::cross_entropy(model->forward(inputs), targets).backward();
 ///
-/// **Module.** `net` is a module holder or std::shared_ptr, with shared ownership. Two
-/// or more replicas need the module's clone() (torch::nn::Cloneable); a single replica
-/// is the module itself. Replicas use the module's current parameters, buffers,
+/// **Module.** `net` is a module holder or std::shared_ptr, whose ownership is shared.
+/// Two or more replicas need the module's clone() (torch::nn::Cloneable); a single
+/// replica is the module itself. Replicas use the module's current parameters, buffers,
 /// requires_grad and train() mode; call replicate() after a change of other members.
 ///
 /// **Inputs.** Tensors [N, ...] of any dtype are divided along dimension 0 as by
@@ -197,9 +198,9 @@ struct WrappedModule<Net, false> {
 /// reproducible training use ranks, as in recipes/data-parallel-module.toml.
 ///
 /// **Errors.** Throws Error with "replica 1 of 3" and, nested, the exception of the
-/// first replica that threw. Throws ConfigError if the module cannot be cloned or is on
-/// a device, if inputs have different numbers of chunks, or if the outputs of replicas
-/// have different structures.
+/// first replica that threw. Throws ConfigError if the module cannot be cloned or is
+/// not on the CPU. Also throws ConfigError if inputs have different numbers of chunks,
+/// or outputs of replicas have different structures.
 ///
 /// Source: torch/nn/parallel/data_parallel.py.
 template <typename Net>

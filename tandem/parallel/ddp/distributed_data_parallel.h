@@ -24,7 +24,7 @@ struct DistributedDataParallelOptions {
   Reduction reduction = Reduction::mean;
   // 16-bit format in which buckets are sent.
   CommHook comm_hook = CommHook::none;
-  // Custom reduction of buckets instead of `reduction`. Cannot be combined with
+  // Custom reduction of buckets, which replaces `reduction`. Cannot be combined with
   // `comm_hook`.
   BucketHook bucket_hook = {};
 
@@ -43,12 +43,12 @@ struct DistributedDataParallelOptions {
 ///       {60000, run.comm->size(), run.comm->rank()}, epoch);
 ///
 /// The constructor copies rank 0's parameters and buffers to all ranks and moves the
-/// parameters' memory into an arena. So make this object before the optimizer, and do
-/// not change the module afterwards. backward() throws ConfigError if a parameter or
-/// buffer was moved, replaced, added or removed, or if its requires_grad changed.
-/// (backward() cannot detect that all parameters were replaced. In that case, make a
-/// new DistributedDataParallel.) The module and the communicator must outlive this
-/// object.
+/// parameters' memory into an arena. So make the DistributedDataParallel before the
+/// optimizer, and do not change the module afterwards. A later backward() throws
+/// ConfigError if a parameter or buffer was moved, replaced, added or removed, or if
+/// its requires_grad changed. (backward() cannot detect that all parameters were
+/// replaced. In that case, make a new DistributedDataParallel.) The module and the
+/// communicator must outlive this object.
 ///
 /// Run one backward at a time, and the same number of backwards on all ranks. If a
 /// backward throws, .grad has the values written so far. If buckets had already been
@@ -63,10 +63,10 @@ struct DistributedDataParallelOptions {
 /// checkpoint on every rank.
 ///
 /// Two differences remain for a model that changes buffers and reads them in training
-/// mode (batch norm does not read them). Between two forwards without a reducing
-/// backward, buffers are not synchronized; call sync_buffers() there. And a second
-/// backward through a retained graph reads the buffers as they are after the first
-/// backward.
+/// mode (batch norm does not read them). If no reducing backward runs between two
+/// forwards, buffers are not synchronized; call sync_buffers() between the forwards. A
+/// second backward through a retained graph reads the buffers that the first backward
+/// has synchronized.
 ///
 /// The table lists PyTorch's features and their counterparts. Rows with a + are
 /// compared with PyTorch in tests/parallel/ddp/ddp_parity_test.cpp.
@@ -118,7 +118,7 @@ class DistributedDataParallel {
     });
   }
 
-  /// Uses lists of parameters and buffers in place of a module. Added or replaced
+  /// Wraps lists of parameters and buffers instead of a module. Added or replaced
   /// tensors are not detected. Collective.
   DistributedDataParallel(
       const std::vector<NamedTensor>& parameters,
@@ -169,7 +169,7 @@ class DistributedDataParallel {
     return list;
   }
 
-  // `list` returns the module's current parameters and buffers.
+  // Sets the function that returns the module's current parameters and buffers.
   void watch(std::function<std::vector<NamedTensor>()> list);
 
   struct State;

@@ -8,23 +8,23 @@
 
 namespace tandem {
 
-/// Checks that a module still has the tensors for which its arenas were made.
+/// Checks that a module still has the tensors with which its arenas were constructed.
 ///
-/// If a parameter is converted to another dtype, it loses its autograd node and
-/// therefore its GradientHooks. Hooks on the tensor itself remain, so ModuleWatch uses
-/// such hooks. A backward that reaches a moved or converted parameter throws the error
-/// of check().
+/// If a parameter is converted to another dtype, GradientHooks for the parameter are
+/// lost, because they belong to its autograd node. Hooks on the tensor remain, so
+/// ModuleWatch uses hooks on tensors. A backward that reaches a moved or converted
+/// parameter throws the error of check().
 class ModuleWatch {
  public:
-  /// `arenas` must outlive this object.
+  /// Adds hooks to the parameters in `arenas`, which must outlive this object.
   explicit ModuleWatch(ModelArenas& arenas);
   ~ModuleWatch();
   ModuleWatch(const ModuleWatch&) = delete;
   ModuleWatch& operator=(const ModuleWatch&) = delete;
 
   /// Sets the function that returns the module's current parameters and buffers, in
-  /// order of registration. Without it, check() does not detect added or replaced
-  /// tensors.
+  /// order of registration. Without this function, check() does not detect added or
+  /// replaced tensors.
   void list_by(std::function<std::vector<NamedTensor>()> list) {
     list_ = std::move(list);
   }

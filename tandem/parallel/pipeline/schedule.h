@@ -14,10 +14,11 @@ struct StageTask {
   int64_t micro_batch = 0;
 };
 
-/// Returns the tasks of a stage in one step, in order.
+/// Returns the tasks of a stage in one step, in the order of execution.
 ///
-/// Both schedules process micro-batches in order, forward and backward. Gradients are
-/// therefore summed in the same order as in gradient accumulation, with equal bits.
+/// Both schedules run forward, and also backward, in the order of the micro-batches.
+/// Gradients are therefore summed in the same order as in gradient accumulation, with
+/// equal bits.
 ///
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.

@@ -21,9 +21,9 @@ namespace tandem {
 /// training and once for evaluation. Afterwards, only the number of samples may change.
 class StageLink {
  public:
-  /// `pipeline` is the group of one pipeline; its ranks are the stages in order.
-  /// `pipeline` must outlive this object. `device` is the device of activations and
-  /// their gradients on this stage.
+  /// Connects this stage with the stages before and after it. `pipeline` is the group
+  /// of one pipeline, whose ranks are the stages in order. `pipeline` must outlive this
+  /// object. `device` is the device of activations and their gradients on this stage.
   explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
       : pipeline_(pipeline), device_(device) {}
 
@@ -48,7 +48,7 @@ class StageLink {
   /// last stage.
   at::Tensor receive_gradient(int64_t micro_batch);
 
-  /// Sends the gradient of received activations to the previous stage. Not for the
+  /// Sends the gradient of the received activations to the previous stage. Not for the
   /// first stage.
   void send_gradient(int64_t micro_batch, const at::Tensor& gradient);
 
@@ -72,7 +72,8 @@ class StageLink {
 
   Communicator& pipeline_;
   at::Device device_;
-  // Index 0: evaluation; index 1: training.
+  // Shapes that this stage has sent and received. Index 0 is for evaluation, index 1
+  // for training.
   std::array<bool, 2> shape_sent_{};
   std::array<SampleShape, 2> shape_received_;
   std::map<int64_t, Sending> activations_;
@@ -80,8 +81,8 @@ class StageLink {
 };
 
 /// Gathers the tensors of all ranks at rank `root`. At the root, returns the tensors of
-/// all ranks in rank order: its own tensors, and copies of the others. At other ranks,
-/// returns `mine`. Collective; waits.
+/// all ranks in rank order; those of other ranks are copies. At other ranks, returns
+/// `mine`. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
     Communicator& comm, std::vector<NamedTensor> mine, int root);
 

@@ -25,14 +25,15 @@ struct GradBucket {
 
 /// Custom reduction of a bucket, called instead of the all-reduce.
 ///
-/// On entry, `bucket.flat` contains this rank's gradients. The hook replaces them by
-/// the values for .grad, which are not divided by the number of ranks afterwards.
+/// On entry, `bucket.flat` contains this rank's gradients. The hook replaces the
+/// gradients by the values for .grad. They are not divided by the number of ranks
+/// afterwards.
 ///
-/// Called for one bucket after another while backward runs, in the same order on all
-/// ranks. The hook must make the same calls of `comm` on all ranks. It returns a
-/// function that waits for the result and writes it to the bucket; this function is
-/// called after backward. If the bucket is already reduced, the hook returns an empty
-/// function.
+/// The hook is called for one bucket after another while backward runs, in the same
+/// order on all ranks. The hook must make the same calls of `comm` on all ranks. It
+/// returns a function that waits for the result and writes the result to the bucket;
+/// this function is called after backward. If the bucket is already reduced, the hook
+/// returns an empty function.
 using BucketHook =
     std::function<std::function<void()>(Communicator& comm, const GradBucket& bucket)>;
 

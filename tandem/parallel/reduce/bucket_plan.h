@@ -16,8 +16,8 @@ struct Bucket {
   std::vector<size_t> slots;
 };
 
-/// Divides the trainable segments into buckets from front to back, which is the order
-/// in which gradients become ready.
+/// Divides the trainable segments into buckets from front to back. Gradients become
+/// ready in this order.
 ///
 /// With SyncMode::overlap, a bucket has at most `bucket_bytes` bytes, or contains a
 /// single larger parameter. With `parameter`, a bucket is one slot. With `flat`, a

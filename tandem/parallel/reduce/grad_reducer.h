@@ -16,10 +16,10 @@ namespace tandem {
 struct WireFormat {
   CommHook hook = CommHook::none;
   // Factor by which gradients are multiplied before the sum, and by which the sum is
-  // divided. It keeps sums over many ranks below 65504, the maximum of fp16. Only used
-  // with `hook`.
+  // divided. It keeps sums over many ranks below 65504, the maximum of fp16. Has no
+  // effect without `hook`.
   double scale = 1;
-  // Custom reduction of buckets instead of `hook` and `scale`.
+  // Custom reduction of buckets, which replaces `hook` and `scale`.
   BucketHook own = {};
 };
 
@@ -45,8 +45,8 @@ class GradReducer : public GradientSink {
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
       bool during_backward, const WireFormat& wire = {});
 
-  /// Prepares for the next backward. Call it before the backward that computes the
-  /// gradients. `trace` may be null.
+  /// Prepares for the next reduction. Call it before the backward whose gradients are
+  /// reduced. `trace` may be null.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;
@@ -64,8 +64,8 @@ class GradReducer : public GradientSink {
   /// does not depend on their parameters.
   std::vector<size_t> unused_slots() const;
 
-  /// Logs a warning about unused_slots() in the first call. PyTorch reports an error
-  /// for such parameters; here, their gradients count as zero.
+  /// Logs a warning about the parameters of unused_slots(), in the first call only. The
+  /// gradients of unused parameters count as zero, while PyTorch reports an error.
   void warn_of_unused();
 
   /// Returns the buckets of the plan.
@@ -85,13 +85,13 @@ class GradReducer : public GradientSink {
   bool during_backward_;
   double scale_;
   BucketHook own_hook_;
-  // Slice of the arena for each bucket.
+  // Slice of the gradient arena for each bucket.
   std::vector<GradBucket> slices_;
   // Tensor that is sent for each bucket. Without a comm hook, the slice itself.
   std::vector<at::Tensor> sent_;
-  // Number of gradients that each bucket still waits for.
+  // Number of gradients of each bucket that are not ready yet.
   std::vector<size_t> missing_;
-  // Functions that complete the started reductions.
+  // Functions that wait for the started reductions and store their results.
   std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;

@@ -20,7 +20,7 @@ void start_alike(
 struct Drift {
   // Ranks whose parameters differ from rank 0's.
   std::vector<int> ranks;
-  // The first parameter of ranks[0] that differs.
+  // Name of the first parameter of ranks[0] that differs.
   std::string parameter;
 };
 

@@ -10,15 +10,15 @@ namespace tandem {
 
 constexpr int kServer = 0;
 constexpr int kFirstWorker = 1;
-// Request of a worker after a step. It contains the sums of the step and, if the worker
-// had samples, the gradients of the trainable segments. The reply contains the
-// parameters of these segments.
+// Name of the request that a worker sends after a step. The request contains the sums
+// of the step and, if the worker had samples, the gradients of the trainable segments.
+// The reply contains the parameters of these segments.
 constexpr const char* kPush = "push";
-// Request of a worker that makes no more steps in the epoch (Strategy::leave_steps()).
-// The reply is empty.
+// Name of the request of a worker that makes no more steps in the epoch
+// (Strategy::leave_steps()). The reply is empty.
 constexpr const char* kLeave = "leave";
 
-/// Common base class of the server and the workers.
+/// Common base class of the strategies of the parameter server and its workers.
 class ParameterServerRank : public Strategy {
  public:
   ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts);

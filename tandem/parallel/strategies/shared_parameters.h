@@ -8,8 +8,8 @@
 namespace tandem {
 
 /// Returns an allocator for a parameter arena in memory that all ranks of a host share.
-/// Ranks may be threads or processes. Also copies rank 0's values to `parameters`, the
-/// tensors that the caller then moves into the arena.
+/// Ranks may be threads or processes. Also copies rank 0's values to `parameters`. The
+/// caller then moves these tensors into the arena.
 ///
 /// Rank 0 makes an anonymous mapping, and the other ranks open its descriptor in /proc.
 /// Ranks may map the memory at different addresses. A mapping exists until its tensors

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Functions for a training step that several strategies use.
+// Parts of a training step that several strategies have in common.
 
 /// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
 /// the gradients' device.

@@ -6,13 +6,13 @@
 
 namespace tandem {
 
-/// Divides the parameter update among replicas, which are ranks with the same
+/// A rule by which replicas, which are ranks with the same parameters, update these
 /// parameters. All methods are collective among the replicas.
 ///
 /// OptimizerState::replicated: every rank updates all parameters.
 /// OptimizerState::sharded: each rank updates an equal share of every segment, uses
 /// optimizer state only for its share, and sends the result to the other ranks. Both
-/// give the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
+/// rules give the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
 /// Optimizations Toward Training Trillion Parameter Models", SC 2020).
 class UpdateRule {
  public:

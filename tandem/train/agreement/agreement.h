@@ -9,38 +9,40 @@
 
 namespace tandem {
 
-/// Decision of all ranks about the run. All ranks get equal decisions.
+/// Decision about the run, which is equal on all ranks.
 struct Decision {
-  // Lowest rank that received a signal to stop; -1 if there is none.
+  // Lowest rank that received a signal to stop; -1 if no rank received one.
   int stopping_rank = -1;
   // True if the run saves a checkpoint: a rank received SIGUSR1, or the interval
   // between saves has passed on rank 0.
   bool save = false;
   // True if the run ends: the observer of a rank returned Next::stop.
   bool end = false;
-  // First step with a loss that is not finite, and a rank with this loss; -1 if there
-  // is none.
+  // First step with a loss that is not finite, and a rank with this loss. Both are -1
+  // if all losses are finite.
   int64_t bad_step = -1;
   int bad_rank = -1;
 };
 
-/// Turns events of one rank (a signal, a loss that is not finite, a passed interval)
-/// into decisions that all ranks apply at the same step.
+/// Turns events of single ranks into decisions that all ranks apply at the same step.
+/// Events are a signal, a loss that is not finite, and the end of an interval between
+/// saves.
 ///
 /// Ranks agree about twice a second. Rank 0 chooses the number of steps until the next
 /// agreement, so the ranks' clocks need not be synchronized.
 class Agreement {
  public:
-  /// `minutes_between_saves` is the interval between saves; 0 turns these saves off.
+  /// Prepares decisions of the ranks of `comm`. `minutes_between_saves` is the interval
+  /// between saves; 0 turns these saves off.
   Agreement(Communicator& comm, double minutes_between_saves);
 
-  /// Starts the intervals between agreements and between saves. Call it before the
-  /// first step of this process. `steps_done` is the number of completed steps of the
-  /// run.
+  /// Starts the intervals between agreements and between saves. Call this function
+  /// before the first step of this process. `steps_done` is the number of completed
+  /// steps of the run.
   void begin(int64_t steps_done);
 
-  /// Stores this rank's sums of a step. They are checked at the next decide(), because
-  /// reading them in every step would wait for the device.
+  /// Stores this rank's sums of a step. The next decide() checks them, because reading
+  /// the sums in every step would wait for the device.
   void note_loss(int64_t step, const StepSums& sums);
 
   /// Returns whether an agreement is due after `steps_done` steps. The result is the
@@ -49,11 +51,11 @@ class Agreement {
     return steps_done >= next_;
   }
 
-  /// Makes a decision together with the other ranks. `end`: whether this rank's
+  /// Makes a decision together with the other ranks. `end` is true if this rank's
   /// observer returned Next::stop. Collective.
   Decision decide(int64_t steps_done, bool end = false);
 
-  /// Starts a new interval between saves. Call it after each save.
+  /// Starts a new interval between saves. Call this function after each save.
   void saved();
 
  private:
@@ -71,7 +73,7 @@ class Agreement {
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
   std::vector<Unread> unread_;
-  // Completed steps at the next agreement and at the last agreement.
+  // Number of completed steps at the next agreement and at the last agreement.
   int64_t next_ = 0;
   int64_t last_ = 0;
   Clock::time_point last_time_ = Clock::now();

@@ -15,22 +15,22 @@
 
 namespace tandem {
 
-/// Detects convergence: a rank has converged if an epoch's loss improves by less than
-/// `min_delta`. If each rank has its own loss, ranks converge separately; a converged
-/// rank trains no longer and only takes part in collective calls. The run ends when all
-/// ranks have converged.
+/// Detects convergence: a rank has converged if its loss improves by less than
+/// `min_delta` from one epoch to the next. If ranks have different losses, they
+/// converge separately. A converged rank no longer trains and only takes part in
+/// collective calls. The run ends when all ranks have converged.
 class Convergence {
  public:
-  /// If `min_delta` is 0, no rank converges. `reads`: whether this rank trains on
-  /// samples.
+  /// Begins without a converged rank. If `min_delta` is 0, no rank converges. `reads`
+  /// is true if this rank trains on samples.
   Convergence(Communicator& comm, double min_delta, bool reads);
 
   bool wanted() const {
     return min_delta_ > 0;
   }
 
-  /// Adds this rank's mean loss of an epoch. Returns whether this rank has converged in
-  /// this epoch. Collective.
+  /// Compares this rank's mean loss of an epoch with that of the previous epoch.
+  /// Returns whether this rank has converged in this epoch. Collective.
   bool note(double loss);
 
   /// Returns whether this rank has converged.
@@ -66,7 +66,8 @@ class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
 
-  /// Adds an evaluation. Returns whether its loss is the lowest so far.
+  /// Counts an evaluation. Returns whether its loss is lower than all earlier test
+  /// losses.
   bool note(const TestReport& test) {
     const bool better = test.loss < best_.loss;
     if (better) {
@@ -81,7 +82,7 @@ class Patience {
     return patience_ > 0 && best_.evaluations_since >= patience_;
   }
 
-  /// Returns the state for a checkpoint.
+  /// Returns the evaluation with the lowest loss, for a checkpoint.
   const BestTest& best() const {
     return best_;
   }
@@ -99,7 +100,8 @@ class Patience {
 /// stops the run. All ranks make equal decisions.
 class RunEnd {
  public:
-  /// `reads`: whether this rank trains on samples. `observer` may be null.
+  /// Prepares the decisions. `reads` is true if this rank trains on samples. `observer`
+  /// may be null.
   RunEnd(
       Communicator& comm, const TrainingOptions& options, bool reads,
       Observer* observer)
@@ -115,19 +117,21 @@ class RunEnd {
     return patience_;
   }
 
-  /// Returns whether the run is over.
+  /// Returns whether the run ends now.
   bool now() const {
     return *reason() != '\0';
   }
-  /// Returns "converged", "patience" or "observer"; "" if the run is not over.
+  /// Returns the reason why the run ends: "converged", "patience" or "observer".
+  /// Returns "" if the run continues.
   const char* reason() const;
 
   /// Calls Observer::on_step(). If it returns Next::stop, stop_requested() becomes true
-  /// on this rank. The other ranks learn of it in Agreement::decide(); then call
-  /// stop(). Not collective.
+  /// on this rank. Agreement::decide() then sends the request to all ranks, and each
+  /// rank calls stop(). Not collective.
   void on_step(const StepReport& step);
-  /// Calls Observer::on_epoch() if `trained` is true: this process made steps of the
-  /// epoch. Then decides with the other ranks whether the run stops. Collective.
+  /// Calls Observer::on_epoch() if `trained` is true, which means that this process
+  /// made steps of the epoch. Then decides with the other ranks whether the run stops.
+  /// Collective.
   void on_epoch(const EpochReport& epoch, bool trained);
   /// Calls Observer::on_evaluation(), then decides with the other ranks whether the run
   /// stops. Collective.
@@ -139,7 +143,7 @@ class RunEnd {
   bool stop_requested() const {
     return stop_requested_;
   }
-  /// Ends the run because an observer stopped it. Call it on all ranks.
+  /// Ends the run because an observer stopped the run. Call this function on all ranks.
   void stop() {
     stopped_ = true;
   }

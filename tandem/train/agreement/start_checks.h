@@ -10,14 +10,14 @@
 namespace tandem {
 
 /// Throws ConfigError if settings or data differ between ranks. The error names the
-/// first setting or part of the data that differs, and the rank. Call it before the
-/// first step. Collective.
+/// first setting or part of the data that differs, and the rank. Call this function
+/// before the first step. Collective.
 void check_same_run(const RunConfig& config, const DataParts& data, Communicator& comm);
 
-/// Throws ConfigError if the ranks make different numbers of steps in an epoch, because
-/// a rank would wait for a step that another rank does not make. If `uneven` is
-/// Uneven::error, also throws if the ranks have different numbers of samples. `samples`
-/// and `steps` are this rank's numbers per epoch. Collective.
+/// Throws ConfigError if the ranks make different numbers of steps in an epoch. With
+/// different numbers, a rank would wait for a step that another rank does not make. If
+/// `uneven` is Uneven::error, also throws if the ranks have different numbers of
+/// samples. `samples` and `steps` are this rank's numbers per epoch. Collective.
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
 

@@ -9,24 +9,24 @@
 
 namespace tandem {
 
-/// Synchronizes ranks that step alone (Strategy::steps_alone()) in two cases: at
-/// meeting points, which are calls of meet() by all ranks, and in the middle of an
-/// epoch if a signal stops a rank.
+/// Synchronizes ranks whose steps do not wait for each other (Strategy::steps_alone()).
+/// It synchronizes them at meeting points, which are calls of meet() by all ranks. If a
+/// rank receives a signal, it also synchronizes them in the middle of an epoch.
 ///
-/// A few times a second, each rank starts an all-reduce of its stop flag and of the
-/// number of meeting points that it has reached. This all-reduce uses a separate group.
-/// The rank continues to train and checks between steps whether the result has arrived,
-/// so no rank waits while it trains. All ranks get the same results in the same order.
-/// They start other collective operations only after a result reports that all ranks
-/// are at a meeting point, or that the ranks stop.
+/// A few times a second, each rank starts an all-reduce in a separate group. It
+/// combines the ranks' stop flags and the numbers of meeting points that they have
+/// reached. A rank continues to train and checks between steps whether the result has
+/// arrived, so no rank waits while it trains. All ranks get the same results in the
+/// same order. They start other collective operations only after a result shows that
+/// all ranks are at a meeting point, or that the ranks stop.
 class StopExchange {
  public:
-  /// `told` is a function that returns whether this rank received a signal to stop. The
-  /// constructor is collective.
+  /// Makes a separate group of the ranks of `comm`. `told` returns whether this rank
+  /// received a signal to stop. Collective.
   StopExchange(Communicator& comm, std::function<bool()> told);
 
-  /// Returns whether all ranks stop now; each rank may be at a different step. Call it
-  /// between steps. Never waits. Throws CommError if a rank has failed.
+  /// Returns whether all ranks stop now, possibly at different steps. Call this
+  /// function between steps. Never waits. Throws CommError if a rank has failed.
   bool stops();
 
   /// Waits at a meeting point until all ranks have reached it, and returns true.
@@ -44,8 +44,8 @@ class StopExchange {
 
   std::unique_ptr<Communicator> group_;
   std::function<bool()> told_;
-  // Numbers of meeting points that all ranks have reached and that this rank has
-  // reached.
+  // Number of meeting points that all ranks have reached, and number of those that this
+  // rank has reached.
   int64_t passed_ = 0;
   int64_t arrived_ = 0;
   // The all-reduce in progress: the maximum of {stop flag, -arrived_}.

@@ -20,7 +20,7 @@ class RunClock {
     started_ = now;
   }
 
-  /// Adds the number of samples that were processed since the last call.
+  /// Adds `samples`, the number of samples since the last call.
   void add(double samples) {
     const double before = lap_;
     pause();
@@ -82,12 +82,12 @@ class SavePauses {
 /// thread-safe.
 class PeakMemory {
  public:
-  /// Measures the memory, at most once a second, because the kernel walks the page
-  /// tables.
+  /// Measures the memory, at most once a second. A measurement is slow, because the
+  /// kernel reads all page tables of the process.
   void sample();
 
   /// Measures the memory and returns the peak in MiB; 0 if the kernel does not report
-  /// it.
+  /// PSS.
   double mib();
 
  private:

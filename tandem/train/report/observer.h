@@ -20,13 +20,14 @@ struct StepReport {
   StepSums sums;
 };
 
-/// Training results of one epoch. They cover all ranks, or only this rank if ranks do
-/// not step together (averaging, Hogwild, an asynchronous server). After a resume in
-/// the middle of an epoch, they may cover only the rest of the epoch.
+/// Training results of one epoch. They cover all ranks. If ranks do not wait for each
+/// other in each step (averaging, Hogwild, an asynchronous server), they cover only
+/// this rank. After a resume in the middle of an epoch, they may cover only the rest of
+/// the epoch.
 struct EpochReport {
   // Index of the epoch, from 0.
   int64_t epoch = 0;
-  // Completed steps of the run.
+  // Number of completed steps of the run.
   int64_t step = 0;
   // Mean training loss per sample.
   double loss = 0;
@@ -37,16 +38,16 @@ struct EpochReport {
 /// An observer's decision about the run.
 enum class Next { proceed, stop };
 
-/// Interface through which a program observes its run and can stop it. Derive a class,
-/// override the functions of interest, and pass an object to train() on every rank or
-/// on none.
+/// Interface through which a program observes a run and can stop the run. Derive a
+/// class, override the functions of interest, and pass an object to train() on every
+/// rank or on none.
 ///
-/// Each rank calls its own observer, in the order of the run, from the thread that
-/// trains. If the observer throws, train() rethrows the exception on that rank, and the
-/// run ends as after any other failure. If the observer of any rank returns Next::stop,
-/// the run stops on all ranks at the same step: within about half a second after
-/// on_step(), immediately after the other calls. Then the run saves a checkpoint and
-/// evaluates, and train() returns. --resume continues the run.
+/// Each rank calls the functions of its own observer from the thread that trains. If
+/// the observer throws, train() rethrows the exception on that rank, and the run ends
+/// as after any other failure. If the observer of any rank returns Next::stop, the run
+/// stops on all ranks at the same step. After on_step(), this takes about half a
+/// second; after the other functions, the run stops immediately. Then the run saves a
+/// checkpoint and evaluates, and train() returns. --resume continues the run.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -64,7 +65,8 @@ class Observer {
     return Next::proceed;
   }
   /// Called on rank 0 with the path of a complete checkpoint. Training continues while
-  /// the checkpoint is written, so the run may be some steps ahead of it.
+  /// the checkpoint is written, so the run may already be some steps ahead of the
+  /// checkpoint.
   virtual void on_checkpoint(const std::string& /*path*/) {}
 };
 

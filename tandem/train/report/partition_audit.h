@@ -16,11 +16,13 @@ namespace tandem {
 /// different data, seeds or shards. It reduces 4 bytes per sample in each epoch.
 class PartitionAudit {
  public:
-  /// `sampler` has this rank's options; SamplerOptions::shard is not used.
+  /// Prepares the audit. `sampler` has the options of this rank's sampler;
+  /// SamplerOptions::shard is not used.
   PartitionAudit(Communicator& comm, const SamplerOptions& sampler);
 
-  /// Begins an epoch, or the rest of an epoch from `first_position`. `order` is the
-  /// number that determines the sample order (sampler_epoch()).
+  /// Begins an epoch at `first_position`, which is not 0 after a resume in the middle
+  /// of an epoch. `order` is the number that determines the order of the samples
+  /// (sampler_epoch()).
   void begin(int64_t epoch, int64_t order, int64_t first_position);
 
   /// Counts the samples (int64 indices) of a batch that this rank has read.

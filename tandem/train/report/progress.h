@@ -10,25 +10,26 @@
 
 namespace tandem {
 
-/// Returns whether a progress line is due after `steps` steps of an epoch. `last`:
-/// whether the last of these steps ends the epoch.
+/// Returns whether a progress line is due after `steps` steps of an epoch. `last` is
+/// true if the epoch has no further steps.
 bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 
 /// Returns whether a rank prints reports, as config.output.log_ranks selects.
 /// `local_rank` is the number of the rank on its host.
 bool reports(const RunConfig& config, int rank, int local_rank);
 
-/// Prints config.output.join_line if reports() is true for this rank. Call it before
-/// the rank connects to the others. `env` has the rank, the address and the port.
+/// Prints config.output.join_line if reports() is true for this rank. Call this
+/// function before the rank connects to other ranks. `env` has the rank, and the
+/// address and port of the rendezvous.
 void print_join_line(const RunConfig& config, const RankEnv& env);
 
-/// Prints a rank's progress on standard output: a progress bar on a terminal, otherwise
-/// a line per report, or lines from templates if the config has templates. Each line is
-/// one write, so lines of several ranks do not mix.
+/// Prints a rank's progress on standard output. On a terminal it prints a progress bar,
+/// otherwise a line per report. If the config has templates of lines, it uses the
+/// templates. Each line is one write, so lines of several ranks do not mix.
 class Progress {
  public:
-  /// `first`: whether this is rank 0, which prints the lines about the whole run.
-  /// `prints`: whether this rank prints reports.
+  /// Prepares the output of a rank. `first` is true on rank 0, which prints the lines
+  /// about the whole run. `prints` is true if this rank prints reports.
   Progress(const RunConfig& config, bool first, bool prints);
   /// Ends the line of a progress bar that is still on the terminal.
   ~Progress();
@@ -38,17 +39,18 @@ class Progress {
   /// Prints a report of training steps.
   void show(const LineValues& values);
 
-  /// Prints the mean training loss of an epoch with config.output.epoch_line. Without
-  /// that template, prints a line only if reports are a progress bar, which leaves no
-  /// line on the terminal, and if `done` is true: the epoch is complete.
+  /// Prints the mean training loss of an epoch with config.output.epoch_line. If this
+  /// template is empty and reports are a progress bar, prints a default line, since a
+  /// progress bar leaves no line on the terminal. Prints the default line only if the
+  /// epoch is complete (`done`).
   void epoch(const LineValues& values, bool done);
 
   /// Prints a test result on rank 0, with config.output.test_line or in the form "Test
   /// set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)".
   void show(const TestReport& report);
 
-  /// Prints the last line of the run on rank 0. With log_ranks = host and an end_line,
-  /// prints it on each host.
+  /// Prints the last line of the run on rank 0. If log_ranks is `host` and end_line is
+  /// set, prints the line on the first rank of each host.
   void end(const LineValues& values);
 
   /// Prints a line from the template `pattern` of `setting` if this rank prints
@@ -76,7 +78,8 @@ class Progress {
   bool draws_;
   // True while the bar is on the last line of the terminal.
   bool drawn_ = false;
-  // First error number of a write to standard output; 0 if there was none.
+  // Error number (errno) of the first failed write to standard output; 0 if no write
+  // failed.
   int lost_ = 0;
 };
 

@@ -18,7 +18,7 @@ struct ReportPlace {
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
-  // Completed steps of the run.
+  // Number of completed steps of the run.
   int64_t step = 0;
   // Number of samples that all ranks have processed in the epoch, and number of all
   // samples in the epoch.
@@ -27,30 +27,30 @@ struct ReportPlace {
   double lr = 0;
 };
 
-/// Mean loss of an epoch, over all ranks if they step together, otherwise over this
-/// rank. It is 0 if there are no samples.
+/// Mean loss of an epoch. It covers all ranks if they wait for each other in each step,
+/// otherwise only this rank. It is 0 if there are no samples.
 struct EpochLoss {
   double mean = 0;
-  // Loss that Convergence compares with min_delta. If it covers only this rank,
-  // config.training.epoch_mean selects its divisor.
+  // Loss from which Convergence computes the improvement. If it covers only this rank,
+  // config.training.epoch_mean selects the number of samples by which it is divided.
   double compared = 0;
 };
 
 /// Accumulates the results of steps, prints them on standard output and writes them to
 /// metrics.jsonl.
 ///
-/// If the ranks step together, a report covers all ranks. Otherwise (averaging,
-/// Hogwild, an asynchronous server), it covers only this rank, because a reduction in
-/// the middle of an epoch would make all ranks wait for each other.
+/// If the ranks wait for each other in each step, a report covers all ranks. Otherwise
+/// (averaging, Hogwild, an asynchronous server), it covers only this rank, because a
+/// reduction in the middle of an epoch would make all ranks wait.
 class Reporter {
  public:
-  /// `device`: this rank's device.
+  /// Prepares the reports of a rank that computes on `device`.
   Reporter(
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
       at::Device device);
 
   /// Sets the directory for metrics.jsonl. `directory` must outlive the reporter. Call
-  /// it before the first report.
+  /// this function before the first report.
   void write_to(RunDirectory& directory) {
     directory_ = &directory;
   }
@@ -65,13 +65,14 @@ class Reporter {
   void add_step(
       const StepSums& sums, const ReportPlace& place, bool has_samples = true);
 
-  /// Writes the results since the last report to metrics.jsonl and, if `shown`, prints
-  /// them as a line. Collective if ranks step together.
+  /// Writes the results since the last report to metrics.jsonl. If `shown` is true,
+  /// also prints the results. Collective if the ranks wait for each other in each step
+  /// (Strategy::in_lockstep()).
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch and returns its loss. `done`: whether the epoch is complete. If it
-  /// is not, the sums of the epoch are kept for a run that resumes it. Collective if
-  /// ranks step together.
+  /// Ends an epoch and returns its loss. `done` is true if the epoch is complete.
+  /// Otherwise, keeps the sums of the epoch for a checkpoint. Collective if the ranks
+  /// wait for each other in each step (Strategy::in_lockstep()).
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Returns this rank's sums of the epoch (StepSums::tensor()), for a checkpoint in
@@ -84,7 +85,7 @@ class Reporter {
     return epoch_accuracy_;
   }
 
-  /// Prints the start line and starts the clock.
+  /// Prints config.output.start_line and starts the clock.
   void start(int64_t samples_of_this_rank, int64_t total_samples);
   /// Prints that this rank has converged.
   void converged(const ReportPlace& place);
@@ -99,10 +100,10 @@ class Reporter {
  private:
   // Warns once if lines of output were lost.
   void note_lost_output();
-  /// Returns the values that do not depend on a position in the run.
+  /// Returns the values for output lines that do not depend on the position in the run.
   LineValues values_of_run() const;
-  /// Returns the values for a report at `place`. `sums` covers all steps of the report,
-  /// `batch` only the last step.
+  /// Returns the values for the output line of a report at `place`. `sums` covers all
+  /// steps of the report, `batch` only the last step.
   LineValues values_at(
       const ReportPlace& place, const StepSums::Values& sums,
       const StepSums::Values& batch) const;
@@ -116,9 +117,10 @@ class Reporter {
   int64_t num_gpus_;
   DataShard shard_;
   bool in_lockstep_;
-  // True if lines show the figures of this rank only.
+  // True if output lines show the results of this rank only.
   bool own_numbers_;
-  // True if the ranks divide each batch and lines show the loss of the whole batch.
+  // True if the ranks divide each batch and output lines show the loss of the whole
+  // batch.
   bool whole_batch_;
   Progress progress_;
   RunClock clock_;
@@ -127,9 +129,10 @@ class Reporter {
   StepSums sums_;
   StepSums epoch_sums_;
   // This rank's sums of its last step with samples. If `whole_batch_` is true, sums of
-  // its last step, because other ranks may have samples in it.
+  // its last step even without samples, because other ranks may have samples in this
+  // step.
   StepSums batch_;
-  // Sums of the last step in the last report.
+  // Sums of the last step that the last report covered.
   StepSums::Values shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;

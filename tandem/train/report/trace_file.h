@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-/// Returns the traces of all ranks as the text of one trace file, which shows each rank
-/// as a process. Times count from the start of rank 0's trace. The clocks of several
-/// hosts are not synchronized, so their times may be shifted. Collective; every rank
+/// Returns the text of one trace file with the traces of all ranks, each shown as a
+/// process. Times count from the start of rank 0's trace. Clocks of different hosts are
+/// not synchronized, so the times of other hosts may be shifted. Collective; every rank
 /// gets the text.
 std::string trace_of_all_ranks(const Trace& trace, Communicator& comm);
 

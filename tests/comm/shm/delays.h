@@ -4,9 +4,10 @@
 
 namespace tandem {
 
-/// While the object exists, its thread sometimes yields or sleeps in code compiled with
-/// -finstrument-functions: where a function begins or ends, also an inlined function,
-/// so before and after every access to an atomic. At most one object per thread.
+/// While the object exists, its thread yields or sleeps at random places. The places
+/// are the beginnings and ends of functions that are compiled with
+/// -finstrument-functions, including inlined functions. So they are before and after
+/// every access to an atomic. At most one object per thread.
 class RandomDelays {
  public:
   explicit RandomDelays(uint64_t seed);
@@ -14,7 +15,7 @@ class RandomDelays {
   RandomDelays(const RandomDelays&) = delete;
   RandomDelays& operator=(const RandomDelays&) = delete;
 
-  /// Returns how often the thread could have been delayed.
+  /// Returns the number of places that the thread has passed.
   int64_t num_places() const;
 };
 

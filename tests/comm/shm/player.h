@@ -18,7 +18,8 @@
 
 namespace tandem {
 
-/// Returns the value of `rank` in operation `number`. Sums over ranks are exact.
+/// Returns element `index` of the tensor that `rank` contributes to operation `number`.
+/// Sums over ranks are exact in float32.
 inline float value(int64_t number, int rank, int64_t index) {
   return static_cast<float>(number % 101 * 1000 + rank * 100 + index % 97);
 }
@@ -29,7 +30,8 @@ inline float sum_of_values(int64_t number, int size, int64_t index) {
   return static_cast<float>(size) * value(number, 0, index) + of_ranks;
 }
 
-/// With a loop here: the thread sanitizer does not see LibTorch's loops.
+/// Sets element i of `tensor` to value_at(i). The loop is in this file because the
+/// thread sanitizer does not check loops in LibTorch.
 template <typename Value>
 void fill(const at::Tensor& tensor, const Value& value_at) {
   auto* numbers = tensor.data_ptr<float>();
@@ -51,12 +53,13 @@ void expect(const std::string& what, const at::Tensor& tensor, const Value& valu
   }
 }
 
-/// One rank's part in operations of all kinds, in an order that is common to all ranks.
-/// Each rank waits for them in a different order. Throws if a result is not exact.
+/// Runs random operations of all kinds on one rank. All ranks start the operations in
+/// the same order, but wait for them in different orders. Throws if a result is not
+/// exact.
 class Player {
  public:
-  /// `seed` is equal on all ranks, and so is `board`, which has an element for each
-  /// rank and is protected only by barriers.
+  /// All ranks pass the same `seed` and the same `board`. `board` has an element for
+  /// each rank, and only barriers synchronize access to it.
   Player(Communicator& world, uint64_t seed, std::vector<int64_t>& board)
       : world_(world),
         plan_(seed),
@@ -69,7 +72,8 @@ class Player {
       if (number_ % 50 == 0) {
         end_all();
         part_ = world_.split(world_.rank() % static_cast<int>(1 + draw(plan_, 3)));
-        // One, several, or more than the number of announcements.
+        // Largest numbers of operations in flight: one, several, and more than a rank
+        // can announce at the same time.
         constexpr size_t kLimits[] = {1, 6, 40};
         limit_ = kLimits[draw(plan_, 3)];
       }
@@ -83,7 +87,8 @@ class Player {
   }
 
  private:
-  // An operation in flight, its inputs on this rank, and its expected result.
+  // An operation in flight, this rank's tensor in it, and a function that checks the
+  // result.
   struct Flight {
     WorkPtr work;
     at::Tensor given;
@@ -98,11 +103,11 @@ class Player {
 
   void start_one() {
     Communicator& comm = draw(plan_, 3) == 0 ? *part_ : world_;
-    // Around the sizes of an announcement's payload, one chunk, and all chunks of a
-    // rank.
+    // Numbers of elements. They include numbers just above the sizes of an
+    // announcement's payload, of a chunk, and of all chunks of a rank.
     constexpr int64_t kCounts[] = {1,     5,      700,    2054,   2055,
                                    9'000, 33'000, 70'001, 290'007};
-    // Larger counts are rarer.
+    // Larger counts have a lower probability.
     const uint64_t largest = 1 + draw(plan_, 9);
     const int64_t count = kCounts[draw(plan_, static_cast<int64_t>(largest))];
     const int root = static_cast<int>(draw(plan_, comm.size()));
@@ -186,7 +191,7 @@ class Player {
     });
   }
 
-  // Sends a message to one rank and receives a message from another.
+  // Sends a message to a rank and receives a message from another rank.
   void exchange(Communicator& comm, int64_t count) {
     const int size = comm.size();
     const int tag = static_cast<int>(draw(plan_, 3));
@@ -212,7 +217,7 @@ class Player {
     world_.barrier();
   }
 
-  // Expects the values of all ranks, `count` of each.
+  // Expects that `tensor` has `count` values of each rank, in rank order.
   static void expect_all(
       const std::string& what, const at::Tensor& tensor, int64_t count,
       int64_t number) {
@@ -227,7 +232,8 @@ class Player {
     return tensor;
   }
 
-  // In shared memory or not: equal on all ranks, or random on each rank.
+  // Returns a tensor in shared memory or in private memory. The choice is the same on
+  // all ranks, or random on each rank.
   at::Tensor place(int64_t count) {
     const bool share = all_share_ || draw(own_, 2) == 0;
     at::Tensor tensor = share ? in_arena(count) : at::empty({count});

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// A module whose forward() is a function of the test.
+/// A module whose forward() calls a function that the test provides.
 template <typename Output, typename... Inputs>
 struct Does : torch::nn::Cloneable<Does<Output, Inputs...>> {
   using Body = std::function<Output(Does&, Inputs...)>;
@@ -31,7 +31,8 @@ struct Does : torch::nn::Cloneable<Does<Output, Inputs...>> {
   Body body;
 };
 
-/// Makes replicas of a module with the given forward().
+/// Returns a DataParallel with `count` replicas of a module whose forward() calls
+/// `body`.
 template <typename Output, typename... Inputs>
 DataParallel<Does<Output, Inputs...>> replicas_that(
     typename Does<Output, Inputs...>::Body body, int64_t count = 3) {
@@ -39,7 +40,7 @@ DataParallel<Does<Output, Inputs...>> replicas_that(
       std::make_shared<Does<Output, Inputs...>>(std::move(body)), count);
 }
 
-/// A module from a tensor to a tensor.
+/// A module whose forward() maps a tensor to a tensor.
 using Rows = Does<at::Tensor, at::Tensor>;
 
 inline DataParallel<Rows> rows_model(Rows::Body body, int64_t count = 3) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Preparation, run and checks of all cases of bad input.
+// Common parts of all tests with bad input: preparation, run and checks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// The scratch directory of a case, and functions that prepare it.
+/// The scratch directory of a test case, and functions that prepare its content.
 class Stage {
  public:
   std::string operator/(const std::string& name) const {
@@ -22,22 +22,25 @@ class Stage {
 
   void write(const std::string& name, const std::string& content) const;
   std::string read(const std::string& name) const;
-  /// Cuts a file after `size` bytes.
+  /// Truncates a file to `size` bytes.
   void cut(const std::string& name, size_t size) const;
-  /// Replaces a text by a text of the same length.
+  /// Replaces a text in a file by a text of the same length.
   void exchange(
       const std::string& name, const std::string& from, const std::string& to) const;
 
-  /// Writes a folder of four IDX files, with 64 training and 64 test images.
+  /// Writes a data set of four IDX files to the folder `name`, with 64 training images
+  /// and 64 test images.
   void data(const std::string& name, int64_t height = 28, int64_t width = 28) const;
-  /// Trains simplenet on "data" for two epochs of one step, into `name`.
+  /// Trains simplenet on the folder "data" for two epochs of one step, with `name` as
+  /// the directory of the run.
   void finished_run(const std::string& name) const;
-  /// Makes a directory "checkpoint" with the newest checkpoint of such a run.
+  /// Makes a directory "checkpoint" with the newest checkpoint of a run of
+  /// finished_run().
   void checkpoint() const;
 
-  /// "@/" becomes the scratch directory, "@port" a port with a listener that is not a
-  /// store, "@free" a port without a listener, and "@full" a port that accepts no more
-  /// connections.
+  /// Replaces the placeholders in a text. "@/" becomes the scratch directory. "@port"
+  /// becomes a port whose listener is not a store, "@free" a port without a listener,
+  /// and "@full" a port that accepts no more connections.
   std::string filled(std::string text) const;
 
  private:
@@ -59,16 +62,17 @@ struct BadInputCase {
   std::string name;
   std::vector<std::string> arguments;
   int code;
-  // Parts of the error line.
+  // Texts that the error line must contain.
   std::vector<std::string> says;
   Prepare prepare = {};
   Variables variables = {};
-  // Shell command that runs "$@" under a limit.
+  // Shell command that runs the program ("$@") under a limit; "" for no limit.
   std::string shell = {};
-  // Mount options of a small file system at "@/disk", which only the program sees. Its
-  // files are copied to "@/disk.after" at the end.
+  // Mount options of a small file system at "@/disk", which only the program can
+  // access; "" for no file system. After the run, its files are copied to
+  // "@/disk.after".
   std::string disk = {};
-  // Further checks, at the end.
+  // Function that makes further checks after the run.
   Prepare after = {};
 };
 
@@ -83,12 +87,14 @@ inline std::string name_of_case(const testing::TestParamInfo<BadInputCase>& info
 /// Returns arguments that train simplenet on "@/data", unless `more` overrides them.
 std::vector<std::string> train(std::vector<std::string> more);
 
-/// Shell command that runs "$@" without the rights of root to ignore permissions.
+/// Shell command that runs the program ("$@"). If the user is root, the program still
+/// needs file permissions, because the command removes the capabilities that bypass
+/// them.
 constexpr const char* kBound = R"(
   [ $(id -u) != 0 ] || exec setpriv --bounding-set=-dac_override,-dac_read_search "$@"
   exec "$@")";
 
-/// Preparations that several cases use.
+/// Preparations that several test cases use.
 inline void with_data(const Stage& stage) {
   stage.data("data");
 }
@@ -97,7 +103,8 @@ inline void with_checkpoint(const Stage& stage) {
   stage.checkpoint();
 }
 
-/// with_data or with_checkpoint, followed by a change.
+/// Returns a preparation that calls with_data() or with_checkpoint(), and then
+/// `change`.
 Prepare data_and(const Prepare& change);
 Prepare checkpoint_and(const Prepare& change);
 

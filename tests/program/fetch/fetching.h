@@ -1,7 +1,7 @@
 #pragma once
 
-// The common part of tests of `tandem data fetch`: small data sets with mirrors, and
-// the program.
+// Common parts of the tests of `tandem data fetch`: small data sets, mirrors, and calls
+// of the program.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-/// Returns bytes that differ between places of a file and between files.
+/// Returns the content of a test file: pseudo-random bytes that depend on `seed`.
 inline std::string file_bytes(size_t size, unsigned seed = 1) {
   std::string bytes;
   uint64_t state = seed * 2654435761U + 1;
@@ -25,16 +25,18 @@ inline std::string file_bytes(size_t size, unsigned seed = 1) {
   return bytes;
 }
 
-/// Names and contents of files.
+/// Contents of files by file name.
 using Files = std::map<std::string, std::string>;
 
-/// Returns "{name = ..., size = ..., sha256 = ...}" for a mirrors file.
+/// Returns the entry of a data file in a mirrors file: "{name = ..., size = ..., sha256
+/// = ...}".
 inline std::string row_of(const std::string& name, const std::string& bytes) {
   return "{name = \"" + name + "\", size = " + std::to_string(bytes.size()) +
          ", sha256 = \"" + sha256_hex(bytes.data(), bytes.size()) + "\"}";
 }
 
-/// Returns a table of a mirrors file. `more`: further lines.
+/// Returns the table of a data set in a mirrors file. `more` has further lines of the
+/// table.
 inline std::string set_of(
     const std::string& name, const std::vector<std::string>& urls, const Files& files,
     const std::string& more = "") {
@@ -49,7 +51,8 @@ inline std::string set_of(
   return text + "]\n" + more;
 }
 
-/// Returns the answer of a web server to a request for one of these files.
+/// Returns the function of a web server that answers requests for `files`, and other
+/// requests with code 404.
 inline HttpServer::Answer server_of(const Files& files) {
   return [files](const HttpRequest& request) {
     const auto found = files.find(request.path.substr(1));
@@ -68,8 +71,8 @@ class FetchTest : public testing::Test {
     make_directories(scratch_ / "data");
   }
 
-  /// Environment of every program here: $TANDEM_DATA, cache and mirrors are the test's
-  /// own.
+  /// Returns the environment variables of all programs that the test runs. Mirrors,
+  /// data and cache are in the test's scratch directory.
   Variables variables() const {
     return {
         {"TANDEM_MIRRORS", scratch_ / "mirrors.toml"},
@@ -92,7 +95,7 @@ class FetchTest : public testing::Test {
   std::string fetched(const std::string& name) const {
     return scratch_ / ("data/tiny/" + name);
   }
-  /// Expects that the folder has these files and no others.
+  /// Expects that `folder` contains exactly `files`.
   void expect_files(const std::string& folder, const Files& files) const {
     std::vector<std::string> names;
     for (const auto& [name, bytes] : files) {

@@ -20,28 +20,31 @@
 namespace tandem {
 
 struct HttpRequest {
-  // Such as "/file".
+  // Path in the request, such as "/file".
   std::string path;
-  // Such as "bytes=5-"; "" without the header.
+  // Value of the header Range, such as "bytes=5-"; "" without this header.
   std::string range;
 };
 
-/// A good or bad answer of a server.
+/// Answer of a web server, which may be faulty.
 struct HttpAnswer {
   int code = 200;
   std::string body;
-  // Headers besides Content-Length and Connection.
+  // Lines of further headers, in addition to Content-Length and Connection.
   std::vector<std::string> headers = {};
-  // Content-Length, if it is not the size of the body; negative: no header.
+  // Value of the header Content-Length. Not set: the size of the body. Negative: no
+  // such header.
   std::optional<int64_t> length = {};
-  // Number of bytes of the body after which the connection ends or stalls.
+  // Number of bytes of the body after which the server closes the connection, or sends
+  // nothing more without closing it.
   size_t breaks_off_after = std::string::npos;
   size_t hangs_after = std::string::npos;
-  // Delay between pieces of a kilobyte.
+  // Delay after each kilobyte of the body.
   std::chrono::milliseconds pause{0};
 };
 
-/// Answers like a web server that has the file, with Range.
+/// Returns the answer of a web server to a request for `file`. If the request has a
+/// range, the answer has only that part of the file.
 inline HttpAnswer answer_with(const std::string& file, const HttpRequest& request) {
   if (request.range.empty()) {
     return {200, file};
@@ -54,7 +57,8 @@ inline HttpAnswer answer_with(const std::string& file, const HttpRequest& reques
        std::to_string(file.size() - 1) + "/" + std::to_string(file.size())}};
 }
 
-/// A web server on 127.0.0.1 with a thread for each connection, until it is destroyed.
+/// A web server on 127.0.0.1 with a thread for each connection. The destructor stops
+/// the server.
 class HttpServer {
  public:
   using Answer = std::function<HttpAnswer(const HttpRequest&)>;
@@ -72,7 +76,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// Returns the URL, such as "http://127.0.0.1:4511".
+  /// Returns the URL of the server, such as "http://127.0.0.1:4511".
   std::string url() const {
     return "http://" + listener_.address.substr(std::string("tcp:").size());
   }

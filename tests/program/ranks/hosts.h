@@ -13,8 +13,9 @@
 
 namespace tandem {
 
-/// Hosts: network namespaces, each with its own address, connected to a switch that
-/// leads nowhere else. They are removed by the destructor.
+/// Simulated hosts. Each host is a network namespace with its own address. A switch
+/// connects the hosts with each other, but with no other network. The destructor
+/// removes the hosts and the switch.
 class Hosts {
  public:
   explicit Hosts(int count) : count_(count), id_(std::to_string(getpid())) {
@@ -35,14 +36,16 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// Returns false without the right to make namespaces.
+  /// Returns whether the hosts exist. False if the process has no right to make network
+  /// namespaces.
   bool ok() const {
     return ok_;
   }
   std::string address(int host) const {
     return "10.77.0." + std::to_string(host + 1);
   }
-  /// Returns the file with the token that runs on these hosts use by default.
+  /// Returns the path of the file with the token that programs on these hosts use by
+  /// default.
   std::string token_file() const {
     return scratch_ / "token";
   }
@@ -57,11 +60,13 @@ class Hosts {
     all.insert(all.end(), variables.begin(), variables.end());
     return run_command(command, all, 600);
   }
-  /// Drops all packets of a host from now on, without any notice.
+  /// Disconnects a host from the switch. All later packets from and to the host are
+  /// lost without an error.
   void unplug(int host) const {
     ip("-n " + name(-1) + " link set port" + std::to_string(host) + " down");
   }
-  /// Runs a function on a host: sockets belong to the namespace of their thread.
+  /// Runs a function in a new thread on a host. Sockets that the thread makes belong to
+  /// the network namespace of the host.
   void on(int host, const std::function<void()>& act) const {
     std::thread([&] {
       const int fd = open(("/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
@@ -70,7 +75,8 @@ class Hosts {
       act();
     }).join();
   }
-  /// Runs a program on all hosts at the same time; `arguments` for each.
+  /// Runs tandem on all hosts at the same time. The arguments on host i are
+  /// arguments(i).
   template <typename ArgumentsOf>
   std::vector<CommandResult> run_all(
       const ArgumentsOf& arguments, const Variables& variables = {}) const {
@@ -91,11 +97,12 @@ class Hosts {
   static bool ip(const std::string& arguments) {
     return run_command({"/bin/sh", "-c", "ip " + arguments}, {}, 30).status.ok();
   }
-  // -1: the switch.
+  // Returns the name of the namespace of a host, or of the switch if `host` is -1.
   std::string name(int host) const {
     return "tandem" + id_ + (host < 0 ? "hub" : std::string(1, char('a' + host)));
   }
-  // A cable from the namespace of the switch, whose end there has the name of the host.
+  // Makes the namespace of a host and a cable to the switch. In the namespace of the
+  // switch, the end of the cable is "port" and the number of the host.
   bool add(int host) const {
     const std::string port = "port" + std::to_string(host);
     return ip("netns add " + name(host)) &&

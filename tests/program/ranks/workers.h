@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Returns whether a worker is a fork server (launch/fork_server.h), which ends before
-/// ranks start, or a rank that has no name yet.
+/// Returns whether a worker process is a fork server (launch/fork_server.h). Also
+/// returns true for a new rank that still has the name of the fork server.
 inline bool is_fork_server(const std::string& pid) {
   const auto text_of = [&](const char* file) {
     std::ifstream stream("/proc/" + pid + "/" + file);
@@ -24,7 +24,8 @@ inline bool is_fork_server(const std::string& pid) {
          text_of("environ").find("TANDEM_FORK_SERVER=") != std::string::npos;
 }
 
-/// Returns process ids of workers whose command line contains `mark`.
+/// Returns the process ids of workers whose command line contains `mark`, without fork
+/// servers.
 inline std::vector<pid_t> workers_of(const std::string& mark) {
   std::vector<pid_t> found;
   for (const auto& name : list_directory("/proc")) {
@@ -43,20 +44,21 @@ inline std::vector<pid_t> workers_of(const std::string& mark) {
   return found;
 }
 
-/// Returns whether the run in `out` has metrics, so training has started.
+/// Returns whether the run in the directory `out` has written metrics, which means that
+/// training has started.
 inline bool has_reported(const std::string& out) {
   const auto metrics = out + "/metrics.jsonl";
   return file_exists(metrics) && !read_file(metrics).empty();
 }
 
-/// Waits for that, for a minute at most.
+/// Waits until has_reported(out) is true, for at most a minute.
 inline void wait_until_it_reports(const std::string& out) {
   for (int i = 0; i < 600 && !has_reported(out); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
 
-/// Returns the parent of `pid`.
+/// Returns the process id of the parent of `pid`; 0 if the process does not exist.
 inline pid_t parent_of_process(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -64,7 +66,8 @@ inline pid_t parent_of_process(pid_t pid) {
   if (text.empty()) {
     return 0;
   }
-  // "pid (name) state parent": the name may contain any character.
+  // The format is "pid (name) state parent". Since the name may contain any character,
+  // the parser begins after the last ")".
   std::istringstream rest(text.substr(text.rfind(')') + 2));
   std::string state;
   pid_t parent = 0;

@@ -14,9 +14,9 @@ inline Arguments operator+(const Arguments& left, const Arguments& right) {
   return with(left, right);
 }
 
-// All settings that could make a resumed run differ: dropout, Adadelta's state, a
-// schedule, accumulation. Three ranks have 21 batches per epoch, and the last is
-// alone in its step: 11 steps.
+// Returns the arguments of a run with all features that could make a resumed run
+// differ: dropout, Adadelta's state, a schedule and accumulation. Each of three ranks
+// has 21 batches per epoch. A step has two batches, so an epoch has 11 steps.
 inline Arguments trained(const std::string& out, const std::string& batch_size = "16") {
   return {"train",    "--model",      "convnet", "--limit",
           "1000",     "--epochs",     "3",       "--batch-size",
