@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
 
 namespace tandem {
 
@@ -178,6 +179,15 @@ class DirectoryReader {
 };
 
 }  // namespace
+
+void read_bytes(const FilePart& part, void* to) {
+  std::ifstream file(part.path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(part.offset));
+  if (part.size > 0 &&
+      !file.read(static_cast<char*>(to), static_cast<std::streamsize>(part.size))) {
+    fail_on_file("read", part.path);
+  }
+}
 
 std::vector<ZipEntry> read_zip_directory(const FilePart& archive) {
   return DirectoryReader(archive).read();

@@ -26,6 +26,9 @@ struct ZipEntry {
   uint64_t header = 0;
 };
 
+/// Reads the bytes of a part to `to`. Throws DataError if the file ends earlier.
+void read_bytes(const FilePart& part, void* to);
+
 /// Reads the directory at the end of a zip archive, including ZIP64 (PKWARE's APPNOTE
 /// 6.3.10, 4.3). Reads only the directory, so that callers can check sizes before
 /// unpacking. LibTorch's zip reader (miniz) finds the same directory.

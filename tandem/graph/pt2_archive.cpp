@@ -41,15 +41,6 @@ bool by_name(const ZipEntry& a, const ZipEntry& b) {
   return a.name < b.name;
 }
 
-void read_bytes(const FilePart& part, void* to) {
-  std::ifstream file(part.path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(part.offset));
-  if (part.size > 0 &&
-      !file.read(static_cast<char*>(to), static_cast<std::streamsize>(part.size))) {
-    fail_on_file("read", part.path);
-  }
-}
-
 std::vector<int64_t> integers_of(const json& sizes) {
   std::vector<int64_t> numbers;
   for (const auto& size : sizes.get_ref<const json::array_t&>()) {

@@ -1,11 +1,13 @@
 #include "tandem/model/script_model.h"
 
+#include <caffe2/serialize/versions.h>
 #include <fmt/core.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -18,6 +20,9 @@
 namespace tandem {
 
 namespace {
+
+// Largest size of a record with a version: a number and a line end.
+constexpr uint64_t kVersionBytes = 32;
 
 bool has_code(const std::vector<ZipEntry>& entries) {
   return std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) {
@@ -34,6 +39,26 @@ std::vector<ZipEntry> entries_of(const std::string& path) {
     return read_zip_directory(path);
   } catch (const DataError&) {
     return {};
+  }
+}
+
+// LibTorch leaks the archive's directory if it rejects the version.
+void check_version(const std::string& path, const std::vector<ZipEntry>& entries) {
+  for (const auto& entry : entries) {
+    const auto name = entry.name.substr(entry.name.find('/') + 1);
+    if ((name != "version" && name != ".data/version") || entry.size > kVersionBytes) {
+      continue;
+    }
+    std::string text(entry.size, '\0');
+    read_bytes(bytes_of({path}, entry), text.data());
+    const auto version = std::strtoull(text.c_str(), nullptr, 10);
+    if (version > caffe2::serialize::kMaxSupportedFileFormatVersion) {
+      throw DataError(fmt::format(
+          "[model] '{}' has version {} of the format, expected at most {}; save the "
+          "module again, with torch {} or an older one",
+          path, version, caffe2::serialize::kMaxSupportedFileFormatVersion,
+          TORCH_VERSION));
+    }
   }
 }
 
@@ -57,6 +82,7 @@ void check_archive(const std::string& path) {
           path, entry.name, entry.size, whole));
     }
   }
+  check_version(path, entries);
 }
 
 torch::jit::Module load(const std::string& path) {
