@@ -21,7 +21,8 @@ struct ExitStatus {
   bool ok() const {
     return code == 0 && signal == 0;
   }
-  /// Returns "exited with code 3" or "was killed by SIGKILL".
+  /// Returns the status as text, such as "exited with code 3" or "was killed by
+  /// SIGKILL".
   std::string describe() const;
 };
 

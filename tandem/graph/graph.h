@@ -177,9 +177,10 @@ void for_each_value(const Node& node, const Use& use) {
 /// output of another node. Throws ConfigError with the node and its source line.
 void verify(const Graph& graph);
 
-/// Returns the graph as text, one line per value and node: shapes, operators and
-/// arguments, without the values of parameters and buffers. Constants appear as hashes.
-/// Ranks with equal texts compute the same function of their parameters.
+/// Returns the graph as text, with one line per tensor and per node. The text contains
+/// shapes, operators and arguments, but not the elements of parameters and buffers.
+/// Constants appear as hashes. Graphs with equal texts compute the same function of
+/// their parameters.
 [[nodiscard]] std::string describe(const Graph& graph);
 
 /// Returns the parameters, or the buffers, in order of registration, with the names of

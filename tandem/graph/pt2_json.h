@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Largest memory of a JSON value in bytes, without its text. A name in an object
-/// counts as a value.
+/// Maximum memory that one parsed JSON value uses, in bytes, without the characters of
+/// strings. Each name in an object counts as one more value.
 constexpr size_t kBytesPerJsonValue = 160;
 
 /// Parses JSON text of the file at `path`. Calls `on_name` for each name in an object,

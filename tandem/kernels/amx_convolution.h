@@ -5,23 +5,27 @@
 // Functions that compute the gradient of a convolution's weights with AMX tiles. Images
 // are in NHWC layout. Call the functions only if has_amx() returns true.
 //
-// An image with its padding is stored as one long row of pixels. An offset (y, x) in
-// the window is a shift of y * width + x pixels in this row. The gradient of the
-// outputs is stored in the same grid, with zeros for windows that would leave the
-// image. Example: 4 x 3 pixels (i) with a padding of 1 (.), and the gradient (g) for a
-// window of 3 x 3:
+// An image is stored with its padding, as one long row of pixels. A padded line has
+// w = width + 2 * padding pixels, so an offset (y, x) in the kernel is a shift of
+// y * w + x pixels. The gradient of the outputs also has w pixels per line, with zeros
+// at positions without an output. Example: an image of 4 x 3 pixels (i) with a padding
+// of 1 (.), and the gradient of the outputs (g) for a kernel of 3 x 3:
 //
-//   . . . . . .      g g g g 0 0      So the gradient of the weights at an offset is
-//   . i i i i .      g g g g 0 0      one product of two long matrices: channels of
-//   . i i i i .      g g g g 0 0      the gradient by pixels, and shifted pixels by
-//   . i i i i .                       channels of the image.
+//   . . . . . .      g g g g 0 0
+//   . i i i i .      g g g g 0 0
+//   . i i i i .      g g g g 0 0
+//   . i i i i .
 //   . . . . . .
 //
-// The image is the right factor of the product. AMX needs the rows of a right factor,
-// here the pixels, in pairs (amx_tiles.h). There are two copies of the image. One has
-// the pairs 0 and 1, 2 and 3, ... for even shifts. The other has the pairs 1 and 2, 3
-// and 4, ... for odd shifts. A pair of pixels with 16 channels is a cache line, so
-// tiles begin at a cache line for every shift.
+// For each offset, the gradient of the weights is one product of two long matrices. The
+// left matrix is the gradient of the outputs, out_channels x pixels. The right matrix
+// is the shifted image, pixels x in_channels.
+//
+// AMX needs the rows of a right factor, here the pixels, in pairs (amx_tiles.h). There
+// are two copies of the image. The first has the pairs 0 and 1, 2 and 3, ... for even
+// shifts. The second has the pairs 1 and 2, 3 and 4, ... for odd shifts. A pair of
+// pixels with 16 channels is a cache line, so tiles begin at a cache line for every
+// shift.
 
 namespace tandem {
 

@@ -22,7 +22,7 @@ class GroupFormation {
       StoreClient& store, std::string name, int rank, int size,
       const std::string& address, std::chrono::milliseconds time);
 
-  /// Returns the addresses of all ranks' machines.
+  /// Returns all IP addresses of the hosts that run ranks.
   const std::set<std::string>& addresses_of_ranks() const {
     return ranks_;
   }

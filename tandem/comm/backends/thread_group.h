@@ -32,8 +32,9 @@ class ThreadGroup {
     at::Tensor output;
   };
 
-  /// One collective operation, or one message; complete when every participant has
-  /// arrived.
+  /// State of one collective operation, one send or one receive. It is complete after
+  /// all ranks have called the collective, or both ranks of a message have called
+  /// send() and recv().
   struct Meeting {
     explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
 

@@ -46,7 +46,8 @@ struct Choices<OnSigusr1> {
       {OnSigusr1::stop, "stop", "save a checkpoint and stop with exit code 75"}};
 };
 
-/// Files and lines that a run writes, and the times of checkpoints and evaluations.
+/// Settings for the files and lines that a run writes, and for the steps after which it
+/// saves and evaluates.
 struct OutputOptions {
   // Run directory; "": no files are written.
   std::string out;
