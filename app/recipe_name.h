@@ -5,9 +5,9 @@
 
 namespace tandem::app {
 
-/// Returns the folder of the recipes that were installed with this program. Otherwise
-/// returns "recipes" if the current directory, such as a checkout, contains this
-/// folder. Returns "" if there is neither.
+/// Returns the folder of the recipes that were installed with this program. If no
+/// recipes were installed, returns "recipes" if the current directory (for example, a
+/// checkout) contains a folder of this name, otherwise "".
 std::string recipes_folder();
 
 /// Returns the names of the recipes in a folder in alphabetical order, without ".toml".

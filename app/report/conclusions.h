@@ -13,8 +13,9 @@ namespace tandem::app {
 struct Winner {
   // Index of the winner in Conclusions::runs.
   size_t run = 0;
-  // Point at which the run's curve reaches the target or ends: seconds of training and
-  // percent. In a table of `tandem scaling`, the number of ranks and the speed-up.
+  // Point at which the run's curve reaches the target or ends: training time in seconds
+  // and test accuracy in percent. In a table of `tandem scaling`: number of ranks and
+  // speed-up.
   double x = 0;
   double y = 0;
   // Label in the chart, such as "name: 99.25 % after 12.3 s".

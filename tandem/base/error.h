@@ -17,20 +17,22 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message);
 };
 
-/// An invalid setting, such as a flag, a key of a recipe or a size. The program exits
-/// with code 2.
+/// Error for an invalid setting, such as a flag, a key of a recipe or a size. The
+/// program exits with code 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file that is missing, damaged or cannot be written. The program exits with code 1.
+/// Error for a file that is missing or damaged, or that cannot be written. The program
+/// exits with code 1.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-/// A failure of another rank or of the network. The program exits with code 1.
+/// Error for a failure of another rank or of the network. The program exits with
+/// code 1.
 class CommError : public Error {
  public:
   /// `operation` is, for example, "all_reduce #17 (bucket 2)", and `cause` is the
@@ -53,8 +55,8 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// A signal stopped the run, and the run saved a checkpoint. `--resume auto` continues
-/// the run. The program exits with kExitStopped on every rank and host.
+/// Error of a run that saved a checkpoint and stopped because of a signal. `--resume
+/// auto` continues the run. The program exits with kExitStopped on every rank and host.
 class StoppedError : public Error {
  public:
   using Error::Error;
@@ -64,7 +66,7 @@ class StoppedError : public Error {
 /// command again.
 constexpr int kExitStopped = 75;
 
-/// A bug in tandem, which TANDEM_CHECK has detected.
+/// Error for a bug in tandem, usually thrown by TANDEM_CHECK.
 class InternalError : public Error {
  public:
   using Error::Error;

@@ -16,9 +16,8 @@ int64_t free_memory();
 /// no counter.
 int64_t num_memory_kills();
 
-/// Overloads for tests, which read other control groups than those of this process. The
-/// file `groups` lists the groups in the format of /proc/self/cgroup. `root` replaces
-/// /sys/fs/cgroup.
+/// Overloads with which tests simulate other control groups. The file `groups` lists
+/// the groups in the format of /proc/self/cgroup. `root` replaces /sys/fs/cgroup.
 int64_t free_memory(const std::string& groups, const std::string& root);
 int64_t num_memory_kills(const std::string& groups, const std::string& root);
 

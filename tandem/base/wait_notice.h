@@ -5,8 +5,9 @@
 
 namespace tandem {
 
-/// Schedule of the messages of a process that waits for others. The first message is
-/// due after 5 s, the next when the missing processes change, or after 60 s.
+/// Schedule of the messages of a process that waits for other processes. The first
+/// message is due 5 s after `start`. Each further message is due when its text has
+/// changed, or 60 s after the previous message.
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;

@@ -15,7 +15,7 @@ namespace tandem {
 
 class RpcBackend;
 
-/// Operation that reduces the elements of all ranks to one.
+/// Operation that combines corresponding elements of all ranks' tensors.
 enum class ReduceOp { sum, min, max };
 
 /// An operation in flight. Keep its tensors alive and unchanged until wait() has

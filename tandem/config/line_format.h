@@ -24,9 +24,9 @@ struct LineValues {
   // Mean loss of the last batch. If ranks divide a batch and only rank 0 prints, it is
   // the loss of the whole batch.
   double batch_loss = 0;
-  // Number of samples that this rank read in the epoch before its last batch.
+  // Number of samples of the epoch that this rank read before its last batch.
   int64_t own_samples = 0;
-  // Number of samples that all ranks processed in the epoch before this step.
+  // Number of samples of the epoch that all ranks processed before their last step.
   int64_t samples = 0;
   // Number of all samples in the epoch.
   int64_t total = 0;
@@ -57,10 +57,11 @@ struct LineValues {
   int64_t num_gpus = 0;
 };
 
-/// Returns a line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
-/// members of LineValues in braces, with format specifications of fmt. A number without
-/// a specification has the format of Python's print(). {duration} is `seconds` in the
-/// format of Python's timedelta: 0:00:08.912345.
+/// Returns a line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}".
+/// A template contains names of members of LineValues in braces, with optional format
+/// specifications of fmt. A number without a specification has the format of Python's
+/// print(). {duration} is `seconds` in the format of Python's timedelta:
+/// 0:00:08.912345.
 ///
 /// Throws ConfigError that names `setting` if the template is not valid.
 std::string format_line(

@@ -59,8 +59,9 @@ struct Segment {
 ///
 /// There is one segment per (dtype, device, trainable). Its slots are in the order of
 /// the constructor's `tensors`. Each slot is aligned to 64 bytes. Each segment is
-/// padded so that `divisor` ranks get equal parts of whole 64-byte blocks. Strides are
-/// kept, so a channels_last tensor stays channels_last.
+/// padded so that it can be divided into equal parts of whole 64-byte blocks. The
+/// constructor's `divisor` is the number of parts. Strides are kept, so a channels_last
+/// tensor stays channels_last.
 class ArenaLayout {
  public:
   /// Computes the layout for `tensors`.

@@ -21,9 +21,9 @@ namespace tandem {
 /// rank shows the server's variables, but each rank has a different name (ps -o comm),
 /// such as "tandem-rank-3".
 ///
-/// All ranks run the first entry's command. The entries may differ only in the values
-/// of their variables and in pipe_output. Call the function from the main thread, with
-/// the signals that stop a run blocked.
+/// All ranks run the command of ranks[0]. The elements of `ranks` may differ only in
+/// the values of their variables and in pipe_output. Call the function from the main
+/// thread, with the signals that stop a run blocked.
 ///
 /// Throws ConfigError if the program cannot be executed. Throws Error if the program
 /// ends before all ranks exist, if fork fails, or if a signal that stops a run is

@@ -54,8 +54,8 @@ class HostWatch {
   HostWatch& operator=(const HostWatch&) = delete;
 
   /// Returns whether this host's ranks must end because another host has failed or is
-  /// lost. `failed`: whether a rank of this host has failed; if it is true, reports it
-  /// to the other hosts. Never waits.
+  /// lost. `failed` is true if a rank of this host has failed; the call then reports
+  /// the failure to the other hosts. Never waits.
   bool must_end(bool failed);
 
   /// Waits at most two seconds for the next answer of host 0. If there is none, host 0
@@ -63,7 +63,7 @@ class HostWatch {
   void hurry();
 
   /// Waits for the next answer of host 0, or until host 0 is lost. Returns the reason
-  /// why host 0 is lost, or "" if it answered.
+  /// why host 0 is lost, or "" if it answered. On host 0, returns "" at once.
   std::string lost();
 
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.

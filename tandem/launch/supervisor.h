@@ -30,9 +30,9 @@ class Supervisor {
     bool was_stopped = false;
   };
 
-  /// Blocks the signals that run() handles; see launch_ranks(). `grace_seconds` is the
-  /// time between SIGTERM and SIGKILL after a rank failed, and `stop_grace_seconds`
-  /// that time after a signal stopped the launcher.
+  /// Blocks the signals that run() handles; see launch_ranks(). Both arguments are
+  /// times between SIGTERM and SIGKILL: `grace_seconds` after a rank failed, and
+  /// `stop_grace_seconds` after a signal stopped the launcher.
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -55,8 +55,8 @@ class Supervisor {
   /// after the grace period. A second SIGINT ends the grace period at once.
   std::vector<Ending> run();
 
-  /// Returns whether a signal that stops the run has arrived since the last call. Call
-  /// it after run().
+  /// Returns whether a signal that stops the run has arrived since run() or the
+  /// previous call of told_to_stop(). Call it after run().
   bool told_to_stop();
 
   /// Writes the rest of the ranks' output. After a signal that stops the run, drops the

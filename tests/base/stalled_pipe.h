@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-/// Waits until a pipe is full, because no process reads it. Returns false if the pipe
-/// does not become full.
+/// Waits until a pipe that no process reads is full. Returns false if the pipe does not
+/// become full.
 inline bool fills_up(int fd) {
   int before = 0;
   return eventually([&] {

@@ -12,7 +12,7 @@ namespace tandem {
 
 using Clock = std::chrono::steady_clock;
 
-// Longest time for which a test waits for an event that must happen.
+// Maximum time for which a test waits for an event that must happen.
 constexpr Milliseconds kLong{10'000};
 // Time for which a test waits for an event that must not happen.
 constexpr Milliseconds kShort{30};

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Tests with ranks of MPI, which are processes that mpirun starts. Such a test runs
+// Functions for tests whose ranks are processes that mpirun starts. Such a test runs
 // twice. First, the test program starts itself under mpirun with only this test. Then
 // each process under mpirun runs the test as one rank.
 

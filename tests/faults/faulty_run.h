@@ -29,8 +29,8 @@ struct Left {
   // Step of the newest checkpoint that was reported to the observer; -1 if none was
   // reported.
   int64_t told_step = -1;
-  // Step of a checkpoint; when it is reported to the observer, the process exits with
-  // kFaultExit. -1 if there is no such step.
+  // Step of a checkpoint. When this checkpoint is reported to the observer, the process
+  // exits with kFaultExit. -1 if there is no such checkpoint.
   int64_t dies_at = -1;
   // A value that the test's AfterStep function can set.
   int64_t noted = 0;

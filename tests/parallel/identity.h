@@ -39,7 +39,7 @@ struct Division {
   int64_t micro_batches;
   int64_t reference_micro_batches;
   int64_t data_size;
-  // Largest relative difference from the reference; 0 if the bits must be equal.
+  // Maximum relative difference from the reference; 0 if the bits must be equal.
   double tolerance;
 };
 

@@ -208,7 +208,7 @@ struct RunResult {
   at::Tensor parameters;
   at::Tensor buffers;
   std::string sha256;
-  // Sums over this rank's steps: loss, correct samples, samples.
+  // Sums over this rank's steps: {loss, number of correct samples, number of samples}.
   at::Tensor sums;
 };
 

@@ -31,8 +31,8 @@ inline RunConfig small_config() {
 }
 
 struct Printed {
-  // Lines on standard output, in the order in which they were printed. Lines of
-  // different ranks are in any order.
+  // Lines on standard output. The lines of each rank are in the order in which the rank
+  // printed them. Lines of different ranks may be interleaved.
   Lines lines;
   Summary summary;
 };

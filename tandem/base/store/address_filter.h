@@ -31,8 +31,9 @@ class AddressFilter {
  public:
   explicit AddressFilter(std::set<std::string> addresses);
 
-  /// Attaches the filter to new listening sockets. Returns the number of these sockets;
-  /// 0 if the kernel does not support the filter or allows fewer addresses.
+  /// Attaches the filter to the listening sockets that did not exist at construction.
+  /// Returns the number of these sockets. Returns 0 if the kernel does not support the
+  /// filter, or if a filter for so many addresses would be too long.
   int apply() const;
 
  private:

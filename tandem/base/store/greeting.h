@@ -19,11 +19,11 @@ struct Greeting {
   // Name of the run (RankEnv::run), or "".
   std::string run;
 
-  // Members that greeting_of() sets: build_id(), and the host's name with the process
-  // id.
+  // Result of build_id(). greeting_of() sets this and the following members.
   std::string build;
+  // Name of the host and process id, such as "NAME (pid 7)".
   std::string host;
-  // Text that identifies the process.
+  // Text that identifies the process: host_identity() and the process id.
   std::string identity;
 };
 
@@ -40,8 +40,9 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts);
 /// The processes that have greeted a run's store. Checks that their settings match.
 class RollCall {
  public:
-  /// Adds a process. Returns "" if its settings match, otherwise a message that names
-  /// the setting which differs, both processes, and the change to make.
+  /// Adds a process. Returns "" if its settings match those of the other processes and
+  /// no other process has its number. Otherwise, adds nothing and returns a message
+  /// with the difference, both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
   /// Removes a process, so that another process can use the rank or host number. Does

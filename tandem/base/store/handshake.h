@@ -17,7 +17,7 @@ namespace tandem::store_protocol {
 
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
-/// Longest frame of a connection that is not yet trusted, in bytes.
+/// Maximum length of a frame in the handshake, in bytes.
 constexpr size_t kMostHandshakeBytes = 64;
 
 enum class Side { client, server };

@@ -23,9 +23,10 @@ namespace tandem::store_protocol {
 ///
 /// The server closes the connection after any other frame. After the handshake the
 /// client sends requests, one at a time, and the server answers each with one frame. A
-/// process that takes part in a run sends Operation::greet first. While ranks are
-/// missing, a greeting that does not match ends the run. This client, all waiting
-/// clients and all later clients then get Status::refused with a message.
+/// process that takes part in a run sends Operation::greet first. If the greeting does
+/// not match those of other processes, the reply is Status::refused with a message. If
+/// ranks are missing at that time, the run ends. The server then sends the same reply
+/// to all later greetings, and to all get and wait requests for keys that are not set.
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
@@ -33,16 +34,16 @@ namespace tandem::store_protocol {
 
 constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
-/// Largest number of texts in a request.
+/// Maximum number of texts in a request.
 constexpr uint32_t kMostTexts = 4096;
-/// Largest size of the server's table, in bytes. An entry counts as the bytes of its
-/// key and its value plus kEntryBytes.
+/// Maximum size of the server's table, in bytes. The size of an entry is the bytes of
+/// its key and of its value, plus kEntryBytes.
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
-/// Timeout of a handshake, and the largest number of connections whose handshake is not
-/// complete. If another client then connects, the oldest of these connections is
-/// closed.
+/// Timeout of a handshake.
 constexpr std::chrono::seconds kGreetTime{5};
+/// Maximum number of connections whose handshake is not complete. If there are more,
+/// the server closes the oldest of these connections.
 constexpr size_t kMostStrangers = 256;
 
 /// Operation of a request. Each comment lists the request's texts, then the reply, if

@@ -80,8 +80,8 @@ Listener listen_at(
     ListenOn on = ListenOn::host);
 
 /// Tries once to connect. Returns an empty Socket if no process listens yet, or if the
-/// host does not answer by `deadline`. Throws ConfigError if the address has no form of
-/// listen_at(), ResolveError if the host name does not resolve.
+/// host does not answer by `deadline`. Throws ConfigError if the address is neither
+/// "unix:PATH" nor "tcp:HOST:PORT", ResolveError if the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
 /// Returns the IP address of the other end of a connection, as text; "" if `fd` is not

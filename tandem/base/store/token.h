@@ -32,8 +32,9 @@ std::string read_token(const std::string& path);
 /// keep the object as long as ranks may join.
 class TokenFile {
  public:
-  /// Throws ConfigError, with instructions, if ranks are on several hosts and there is
-  /// no token file, or if other users can access the private directory.
+  /// Throws ConfigError, with instructions, if a run on several hosts has neither a
+  /// token file nor TokenOptions::insecure. Also throws it if `options` has both, or if
+  /// other users can access the private directory.
   [[nodiscard]] TokenFile(const TokenOptions& options, bool on_one_host);
   ~TokenFile();
   TokenFile(TokenFile&&) = default;
@@ -60,8 +61,9 @@ class TokenFile {
 /// the path `file` to its ranks.
 std::pair<std::string, std::string> token_variable(const std::string& file);
 
-/// Returns the token with which a rank connects to the store of tandem's launcher; ""
-/// for a Unix socket, whose directory is closed to other users.
+/// Returns the token with which a rank connects to the store of tandem's launcher.
+/// Returns "" if the launcher passed no token file, or for a Unix socket, whose
+/// directory is closed to other users.
 std::string launchers_token(const std::string& store_address);
 
 /// Warns that the run at `address` accepts every process that reaches it.

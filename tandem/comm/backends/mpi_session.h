@@ -5,9 +5,9 @@ namespace tandem {
 /// Throws std::runtime_error with MPI's message unless `code` is MPI_SUCCESS.
 void check_mpi(int code);
 
-/// Lifetime of the MPI library, which a process can initialize and finalize only once.
-/// If the session initialized MPI, it also finalizes MPI, in exit() or quick_exit(). If
-/// the program called MPI_Init, the program must call MPI_Finalize. of_process() is
+/// Initializes and finalizes the MPI library, which a process can do only once. If the
+/// session initialized MPI, it also finalizes MPI, in exit() or quick_exit(). If the
+/// program called MPI_Init, the program must call MPI_Finalize. of_process() is
 /// thread-safe.
 class MpiSession {
  public:

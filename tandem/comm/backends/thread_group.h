@@ -22,7 +22,7 @@ namespace tandem {
 /// State that the thread ranks of a group share. Thread-safe.
 ///
 /// One mutex protects all members. The last rank to arrive computes without holding the
-/// mutex, because no other rank touches the tensors before `done` is true.
+/// mutex, because no other rank touches the tensors before Meeting::done is true.
 class ThreadGroup {
  public:
   /// One rank's arguments of an operation.
@@ -32,9 +32,9 @@ class ThreadGroup {
     at::Tensor output;
   };
 
-  /// State of one collective operation, one send or one receive. It is complete after
-  /// all ranks have called the collective, or both ranks of a message have called
-  /// send() and recv().
+  /// State of one collective operation, one send or one receive. A collective ends
+  /// after all ranks have called it. A send and its receive end together, after both
+  /// were called. `done` is then true. Only collectives set `parts` and `arrived`.
   struct Meeting {
     explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
 

@@ -45,8 +45,9 @@ struct CudaVersions {
 /// Loading it also loads LibTorch's CUDA operators. All functions are thread-safe and
 /// throw std::exception with CUDA's message.
 struct CudaLibrary {
-  /// Returns the GPUs of this host. The call initializes CUDA, so do not call it before
-  /// a fork: a child process cannot use CUDA after its parent has initialized it.
+  /// Returns the GPUs that this process can use. The call initializes CUDA, so do not
+  /// call it before a fork: a child process cannot use CUDA after its parent has
+  /// initialized it.
   CudaFacts (*find_devices)();
 
   /// Returns the versions of the driver and of CUDA's libraries.

@@ -104,14 +104,15 @@ struct ShmRankBlock {
   // checks the lock first. So a rank that calls leave() is not reported as dead.
   alignas(64) std::atomic<uint32_t> state;
   int64_t pid;
-  // Number of operations that this rank has finished. It no longer reads any rank's
-  // announcements of operations below this number. Each rank announces operation n only
-  // when the numbers of all ranks are above n - kAnnouncements. Its acquire loads of
-  // these numbers ensure that the last reads of a slot happen before the slot is
-  // overwritten.
+  // Number of operations that this rank has finished. This rank no longer reads
+  // announcements of these operations. A rank announces operation n only when
+  // operations_done of every rank is above n - kAnnouncements. The acquire loads of
+  // these counters ensure that the last reads of an announcement happen before its slot
+  // is overwritten.
   alignas(64) std::atomic<uint64_t> operations_done;
-  // Number of chunks that this rank has read. It limits new chunks (kChunks) as
-  // operations_done limits announcements.
+  // Number of chunks that this rank has read. A rank writes chunk n only when
+  // chunks_done of every rank is above n - kChunks, for the same reason as with
+  // operations_done.
   std::atomic<uint64_t> chunks_done;
   // Futex on which this rank sleeps. A rank that rings adds 1 and then wakes the
   // sleeper. The sleeper reads the bell before it sets `sleeping`, so if another rank
@@ -181,8 +182,9 @@ class ShmRegion {
   /// has not yet reaped the process. Call it only after all ranks have called enter().
   bool died(int rank) const;
 
-  /// Returns the dead rank that any rank detected first, because other ranks may have
-  /// ended as a consequence. `found` is a dead rank that this rank has detected.
+  /// Returns the rank whose death was detected first, by any rank. Ranks that died
+  /// later may have ended as a consequence. `found` is a dead rank that this rank has
+  /// detected.
   ///
   /// The result is in a shared word, which changes only once, from 0, in a
   /// compare-exchange. The word publishes no other data, so any memory order would be

@@ -31,8 +31,9 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   /// ShmSegmentEntry or no memory is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
-  /// Location in a buffer, in a form that other ranks can use. find() returns nullopt
-  /// if the memory is not in a buffer of this rank.
+  /// Location in a buffer, which a rank can send to other ranks. `segment` contains the
+  /// index and the version of the buffer's ShmSegmentEntry. `offset` is in bytes.
+  /// find() returns nullopt if the memory is not in a buffer of this rank.
   struct Location {
     uint64_t segment = 0;
     uint64_t offset = 0;

@@ -42,10 +42,11 @@ struct CommOptions {
   // Timeout of joining and of each operation, in seconds.
   double timeout_seconds = 300;
 
-  // Access to the run: file of the token, whether ranks need no token
-  // (base/store/token.h), and whether host 0 listens on all interfaces.
+  // Path of the token file; "": the path in TANDEM_TOKEN_FILE (base/store/token.h).
   std::string token_file;
+  // True if ranks on several hosts may join the run without a token.
   bool insecure = false;
+  // True if host 0 listens on all its interfaces.
   bool listen_all = false;
 
   std::chrono::milliseconds timeout() const {

@@ -215,8 +215,8 @@ struct StrategyOptions {
   // ranks. The parameters of replicas cannot diverge, because in every step one rank
   // computes each parameter for all ranks.
   OptimizerState optimizer_state = OptimizerState::automatic;
-  // Largest 2-norm of all gradients together; larger gradients are scaled down. 0: no
-  // limit.
+  // Maximum 2-norm of all gradients together. If the norm is greater, gradients are
+  // scaled down. 0: no limit.
   double clip_norm = 0;
   DriftCheck drift_check = DriftCheck::stop;
 
@@ -233,7 +233,7 @@ struct StrategyOptions {
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
-  // parameter_server: with asynchronous updates, `max_staleness` is the largest number
+  // parameter_server: with asynchronous updates, `max_staleness` is the maximum number
   // of steps by which a worker may be ahead of the slowest worker.
   ServerUpdates server_updates = ServerUpdates::synchronous;
   int64_t max_staleness = 4;

@@ -72,7 +72,7 @@ class Player {
       if (number_ % 50 == 0) {
         end_all();
         part_ = world_.split(world_.rank() % static_cast<int>(1 + draw(plan_, 3)));
-        // Largest numbers of operations in flight: one, several, and more than a rank
+        // Maximum numbers of operations in flight: one, several, and more than a rank
         // can announce at the same time.
         constexpr size_t kLimits[] = {1, 6, 40};
         limit_ = kLimits[draw(plan_, 3)];

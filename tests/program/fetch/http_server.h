@@ -35,9 +35,10 @@ struct HttpAnswer {
   // Value of the header Content-Length. Not set: the size of the body. Negative: no
   // such header.
   std::optional<int64_t> length = {};
-  // Number of bytes of the body after which the server closes the connection, or sends
-  // nothing more without closing it.
+  // Number of bytes of the body after which the server closes the connection.
   size_t breaks_off_after = std::string::npos;
+  // Number of bytes of the body after which the server sends nothing more, but leaves
+  // the connection open.
   size_t hangs_after = std::string::npos;
   // Delay after each kilobyte of the body.
   std::chrono::milliseconds pause{0};

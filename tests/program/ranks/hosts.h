@@ -101,8 +101,8 @@ class Hosts {
   std::string name(int host) const {
     return "tandem" + id_ + (host < 0 ? "hub" : std::string(1, char('a' + host)));
   }
-  // Makes the namespace of a host and a cable to the switch. In the namespace of the
-  // switch, the end of the cable is "port" and the number of the host.
+  // Makes the namespace of a host, and a veth pair that connects it with the switch. In
+  // the namespace of the switch, the interface has a name such as "port0" for host 0.
   bool add(int host) const {
     const std::string port = "port" + std::to_string(host);
     return ip("netns add " + name(host)) &&
