@@ -35,7 +35,7 @@ struct BestTest {
   int64_t evaluations_since = 0;
 };
 
-/// The content of a checkpoint, which is a directory:
+/// Content of a checkpoint, in memory. On disk, a checkpoint is a directory:
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
 ///   training.safetensors  optimizer state as "<state>/<parameter>"; metadata:

@@ -9,10 +9,9 @@
 
 namespace tandem {
 
-/// The two main files of a checkpoint. Each file of a checkpoint identifies the others.
-/// A file that is damaged or belongs to another checkpoint is therefore detected before
-/// anything is loaded:
-/// - each has the hash of its whole content (safetensors.h);
+/// The two main files of a checkpoint. Before anything is loaded, hashes detect a file
+/// that is damaged or belongs to another checkpoint:
+/// - each file of a checkpoint has the hash of its own content (safetensors.h);
 /// - model and training state have the "checkpoint_id", a hash of the training state;
 /// - the training state has the hashes of all other files, under their names.
 struct CheckpointFiles {
@@ -53,7 +52,7 @@ SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& p
 /// Returns the hashes of the ranks' files that a training state lists, by file name.
 std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
 
-/// Parses a rank's file. Throws DataError if it is damaged or has another hash.
+/// Parses a rank's file. Throws DataError if it is damaged or its hash is not `hash`.
 SafetensorsFile parse_rank_file(
     const std::string& bytes, const std::string& path, const std::string& hash);
 

@@ -35,7 +35,8 @@ struct CheckpointNetwork {
 /// Returns the path of the network file of a checkpoint. If `asked` is not "", the file
 /// is `asked`. Otherwise, it is the copy in the run's directory, or
 /// CheckpointNetwork::file if the copy is missing or has another SHA-256. Throws
-/// DataError if no such file exists, ConfigError if all have another SHA-256.
+/// DataError if none of these files exists, ConfigError if the files that exist have
+/// another SHA-256.
 std::string network_file_of(
     const CheckpointNetwork& network, const std::string& asked = "");
 

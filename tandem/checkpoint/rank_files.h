@@ -25,10 +25,9 @@ std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);
 
-/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are the
-/// hashes of the checkpoint's files, by name (CheckpointContent). If the files are from
-/// another number of ranks or another strategy, returns false and changes nothing on
-/// any rank. Collective.
+/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` is
+/// CheckpointContent::rank_hashes. If another number of ranks or another strategy saved
+/// the files, returns false and changes nothing on any rank. Collective.
 ///
 /// Throws DataError for a file that is missing, damaged or from another checkpoint,
 /// ConfigError for a file that does not match `tensors`.

@@ -34,12 +34,17 @@ struct TrainReport {
 
 /// Result of an evaluation, and a test line of metrics.jsonl.
 struct TestReport {
+  // Position of the evaluation in the run: index of the epoch, from 0; number of
+  // optimizer steps since the run began; number of training samples that all ranks
+  // processed in these steps.
   int64_t epoch = 0;
   int64_t step = 0;
   int64_t samples = 0;
   // Training time until the evaluation, in seconds.
   double train_seconds = 0;
+  // Mean test loss per sample.
   double loss = 0;
+  // Number of correct test samples, and number of all evaluated test samples.
   int64_t correct = 0;
   int64_t count = 0;
 
@@ -73,9 +78,9 @@ struct Summary {
   // Peak memory of the devices, summed over the devices; nullopt if the ranks compute
   // in main memory.
   std::optional<double> peak_device_memory_mib;
-  // Mean and longest pause of training for a checkpoint, largest value of all ranks.
-  // During a pause, a rank waits for the previous checkpoint, and then the state is
-  // gathered and copied.
+  // Mean and longest time for which a save pauses a rank's training; each is the
+  // maximum over all ranks. During a pause, the rank waits for the previous save, and
+  // the state is gathered and copied.
   double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
   int64_t epochs = 0;
@@ -115,7 +120,7 @@ class RunDirectory {
   void add(const TrainReport& report);
   void add(const TestReport& report);
   /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the
-  /// previous line.
+  /// previous line. `where_and_why` is the result of Progress::lost().
   void note_lost_output(const std::string& where_and_why);
   /// Removes the metrics of steps after `step`, which a resumed run writes again.
   void forget_after(int64_t step);

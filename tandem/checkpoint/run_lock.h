@@ -15,7 +15,8 @@ namespace tandem {
 class RunLock {
  public:
   /// Locks `directory`. If another process holds the lock, waits up to two seconds,
-  /// because that process may be ending. Then throws ConfigError with its name.
+  /// because that process may be about to exit. Then throws ConfigError, with the id
+  /// and host of that process.
   [[nodiscard]] explicit RunLock(const std::string& directory);
 
  private:

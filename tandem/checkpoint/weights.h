@@ -10,7 +10,7 @@ namespace tandem {
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
 /// of Python's torch.save(model.state_dict(), path) (torch_file.h). The format is
 /// detected from the content, not from the name (weights_format.h). Removes the prefix
-/// "module.", which tensors of a model wrapped in DistributedDataParallel have.
+/// "module." that PyTorch's DistributedDataParallel adds to the tensors' names.
 ///
 /// Throws DataError if the file is damaged or has another format. A file of a
 /// checkpoint counts as damaged if its hash is missing.
