@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// SHA-256 of the first `size` images of a data set, and of their labels, as hex
+/// SHA-256 of the first Dataset::size images of a data set, and of their labels, as hex
 /// digits.
 struct DataHashes {
   std::string images;

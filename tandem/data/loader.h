@@ -132,7 +132,7 @@ class Loader {
   // the 256 pixel values, float32.
   at::Tensor held_indices_;
   at::Tensor table_;
-  // Largest number of samples in a batch.
+  // Maximum number of samples in a batch.
   int64_t most_samples_ = 0;
   int64_t epoch_ = -1;
   // Position of the next micro-batch: number of steps since seek(), and index in the

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// Reads a data set once for all workers of this host, while they start.
+/// Reads a data set once for all workers (rank processes) of this host, while the
+/// workers start.
 ///
 /// A child process decompresses and hashes the files while the workers load LibTorch,
 /// which takes longer. It writes the data to anonymous memory that the workers inherit
@@ -19,11 +20,11 @@ namespace tandem {
 ///
 /// Construct the object while there are no other threads, because it forks. If the
 /// process calls exec, the destructor does not run. The child then ends when it has
-/// read the data, at the latest with the process that started it.
+/// read the data or when the process that started the child ends.
 class DataReader {
  public:
   /// Starts the child. `name_or_folder` and `limit` have the same meaning as in
-  /// load_dataset(). `timeout` is the longest time for which the child waits for a lock
+  /// load_dataset(). `timeout` is the maximum time for which the child waits for a lock
   /// on the files.
   DataReader(
       const std::string& name_or_folder, int64_t limit,
@@ -46,8 +47,8 @@ class DataReader {
 
 /// Loads a data set like load_dataset(). If a DataReader prepares the data for this
 /// process, waits for its child and maps the memory instead of reading files. Only the
-/// first call does so, because it removes the environment variable. `hashes` are always
-/// set.
+/// first call does so, because it removes the environment variable. Always sets
+/// Dataset::hashes of both parts.
 ///
 /// Throws as load_dataset(). Also throws DataError if the child has not ended by
 /// `deadline`.

@@ -17,9 +17,9 @@ struct DigitImages {
 
 /// Draws images that look like handwritten digits. Needs no files and no network.
 ///
-/// Image i depends only on (seed, i), not on `count` or the number of threads. Images
-/// 10k to 10k+9 contain each digit once, in random order. Different seeds give
-/// independent sets, so draw a test set with another seed.
+/// Image i depends only on (seed, i), not on `count` or the number of threads. The ten
+/// images 10 * n to 10 * n + 9 contain each digit once, in random order. Different
+/// seeds give independent sets, so draw a test set with another seed.
 ///
 /// Runs on all cores, and needs about 15 us per image on one core. Returns no images if
 /// count <= 0.
