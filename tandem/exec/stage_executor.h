@@ -84,7 +84,7 @@ class StageExecutor {
  public:
   virtual ~StageExecutor() = default;
 
-  /// Computes the output of a batch, and on the last stage its loss. In training, keeps
+  /// Computes the output of a batch, and on the last stage the loss. In training, keeps
   /// the values that backward() with the same `slot` needs. `slot` is the number of a
   /// micro-batch in flight; it is unrelated to the slots of an arena.
   virtual StageResult forward(

@@ -11,13 +11,14 @@ namespace tandem {
 /// not depend on the number of threads. Not thread-safe.
 class AmxWeightsGradient {
  public:
-  /// Returns whether the kernel supports the convolution. It needs bfloat16, a CPU with
-  /// AMX, stride 1, channels in whole tiles, and images that fit into the L2 cache.
+  /// Returns whether the kernel supports the convolution. The kernel needs bfloat16, a
+  /// CPU with AMX, stride 1, channels in whole tiles, and images that fit into the L2
+  /// cache.
   static bool fits(
       const Layer& layer, const OnednnDims& input_dims, const OnednnContext& context);
 
-  /// Plans the computation for these memories, which run() reads. Both are bfloat16
-  /// with channels last.
+  /// Plans the computation for `input` and `grad_output`, which run() reads. Both are
+  /// bfloat16 with channels last.
   AmxWeightsGradient(
       const Layer& layer, const dnnl::memory& input, const dnnl::memory& grad_output,
       const OnednnContext& context);

@@ -6,8 +6,9 @@
 
 namespace tandem {
 
-// Losses of model/loss.h for contiguous float32 outputs, without allocating memory. In
-// small models, LibTorch's operators for the loss take longer than the layers.
+// Functions that compute the losses of model/loss.h for contiguous float32 outputs.
+// They allocate no memory. In small models, LibTorch's operators for the loss take
+// longer than the layers.
 
 /// Loss summed over the samples, and number of correct samples.
 struct LossSums {

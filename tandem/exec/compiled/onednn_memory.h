@@ -92,8 +92,8 @@ class BoundPrimitive {
 class LayoutChange {
  public:
   LayoutChange() = default;
-  /// Plans the copy of `from` into the layout `wanted` and returns its memory. Returns
-  /// `from` if it already has this layout.
+  /// Plans the copy of `from` into the layout `wanted` and returns the copy's memory.
+  /// Returns `from` if it already has this layout.
   dnnl::memory plan(
       const dnnl::memory& from, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
@@ -108,12 +108,13 @@ class LayoutChange {
 /// Copies of parameters in the layouts and types that primitives prefer.
 class PackedCopies {
  public:
-  /// Plans a copy of `parameter` in the layout `wanted` and returns its memory. Returns
-  /// the parameter's memory if it already has this layout.
+  /// Plans a copy of `parameter` in the layout `wanted` and returns the copy's memory.
+  /// Returns the parameter's memory if it already has this layout.
   dnnl::memory plan(
       const at::Tensor& parameter, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
-  /// Copies all parameters again if their version differs from that in the last call.
+  /// Copies all parameters again if `parameters_version` has changed since the last
+  /// call.
   void refresh(int64_t parameters_version, const dnnl::stream& stream);
 
  private:
