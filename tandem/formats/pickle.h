@@ -38,9 +38,10 @@ struct PickleValue {
 /// calls no functions, so a file from any source is safe to read.
 class Pickle {
  public:
-  /// Default limit on the number of values. It bounds memory, because a value can use a
-  /// hundred times the memory of its opcode, at most kBytesPerValue bytes.
+  /// Default maximum number of values. It limits memory, because a value can use a
+  /// hundred times the memory of its opcode.
   static constexpr size_t kMostValues = 10'000'000;
+  /// Maximum memory that one value uses, in bytes, without the characters of its text.
   static constexpr size_t kBytesPerValue = 160;
 
   /// Parses `bytes`. `path` is the name of the file in errors. Throws DataError for

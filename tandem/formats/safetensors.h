@@ -37,10 +37,10 @@ std::string safetensors_hash(const SafetensorsFile& file);
 
 /// Reads a file. Accepts a file without a hash, since other programs write none.
 ///
-/// Throws DataError with the path and the first error. A file is damaged if it is too
-/// short, if the header is not JSON or has a name twice, or if a dtype is unknown. It
-/// is also damaged if sizes do not match the shape or the file, if tensors overlap or
-/// have gaps, or if the hash is wrong.
+/// If the file is missing or damaged, throws DataError with the path and the first
+/// error. A file is damaged if it is too short, if the header is not JSON or has a name
+/// twice, or if a dtype is unknown. It is also damaged if sizes do not match the shape
+/// or the file, if tensors overlap or have gaps, or if the hash is wrong.
 SafetensorsFile read_safetensors(const std::string& path);
 
 /// Parses the bytes of a file. `path` is the name of the file in errors. The tensors

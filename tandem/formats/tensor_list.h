@@ -15,9 +15,9 @@ enum class Fit {
   exact,
 };
 
-/// Throws ConfigError with the first target that `sources` lacks or has with another
-/// shape. With Fit::exact, also throws for the first source without a target. Call it
-/// before copy_values(), so that either all tensors change or none.
+/// Throws ConfigError with the first target that has no source, or whose source has
+/// another shape. With Fit::exact, also throws for the first source without a target.
+/// Call this function before copy_values(), so that either all tensors change or none.
 ///
 /// `path` is the file of the sources, and `part` is the text in brackets at the start
 /// of the error.
