@@ -26,17 +26,19 @@ struct Cut {
 /// minimizes the cost of the most expensive stage. If several divisions have the same
 /// cost, returns the division with the longest first stages.
 ///
-/// A stage can begin with a node under two conditions. A single tensor crosses from
-/// earlier nodes to this node and later nodes. No parameter or buffer is used on both
-/// sides. If `cut.names` is empty, the node must also use a parameter and must not be
-/// batch norm. So batch norm and activations stay with the node before them.
+/// A stage can begin with a node under two conditions. First, a single tensor crosses
+/// from earlier nodes to this node and later nodes. The tensor is floating-point, and
+/// these nodes do not change it in place. Second, no parameter or buffer is used on
+/// both sides. If `cut.names` is empty, the node must also use a parameter and must not
+/// be batch norm. So batch norm and activations stay with the node before them.
 ///
-/// For Balance::time, the cost of a node is cost_of(). Otherwise, the cost is the
-/// number of parameters in the nodes that can begin a stage.
+/// The cost of a stage is the sum of its nodes' costs. For Balance::time, the cost of a
+/// node is cost_of(). For Balance::memory, it is the number of the node's parameters,
+/// or 0 for batch norm.
 ///
 /// Throws ConfigError if there are more stages than nodes that can begin a stage, or if
-/// no stage can begin with a name in `cut`. Also throws ConfigError if `cut` does not
-/// make `stages` stages.
+/// `cut` has a name with which no stage can begin. Also throws ConfigError if `cut`
+/// does not make `stages` stages.
 std::vector<NodeRange> split_graph(
     const Graph& graph, int64_t stages, const Cut& cut = {});
 

@@ -89,7 +89,7 @@ struct Node {
   // Names of the operator and of its overload, such as "aten::add" and "Tensor".
   std::string target;
   std::string overload;
-  // Values of all arguments of the operator's schema, in the order of the schema,
+  // One element for each argument of the operator's schema, in the order of the schema,
   // including defaults.
   std::vector<Argument> arguments;
   // Ids of the tensors that the operator returns; -1 for a tensor that the graph does
@@ -171,10 +171,15 @@ void for_each_value(const Node& node, const Use& use) {
   }
 }
 
-/// Checks a graph. Every operator exists. Every argument has the type that the
-/// operator's schema requires. Every value is computed once, before its first use.
-/// Names are unique. A node that changes a tensor in place changes a buffer or the
-/// output of another node. Throws ConfigError with the node and its source line.
+/// Checks that a graph has these properties:
+/// - Every operator exists.
+/// - Every argument has the type that the operator's schema requires.
+/// - Every value is computed once, before its first use.
+/// - Names are unique.
+/// - A node that changes a tensor in place changes a buffer or the output of another
+///   node.
+///
+/// Otherwise, throws ConfigError with the node and its source line.
 void verify(const Graph& graph);
 
 /// Returns the graph as text, with one line per tensor and per node. The text contains
@@ -201,7 +206,7 @@ void verify(const Graph& graph);
 /// Returns, for each value, the number of times that nodes read it.
 [[nodiscard]] std::vector<int> count_uses(const Graph& graph);
 
-/// Returns the value that a node changes in place; -1 if it changes none.
+/// Returns the id of the value that a node changes in place; -1 if it changes none.
 [[nodiscard]] ValueId written_value(const Node& node);
 
 /// Returns whether a node changes a buffer in place, such as batch norm's counter.

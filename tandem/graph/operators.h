@@ -44,7 +44,8 @@ struct OperatorCall {
 
 /// Values that an operator rounds to 16 bits, forward and backward (core/numerics.h).
 enum class RoundedValues {
-  // No values, because each output is a value of the input, which is already rounded.
+  // No values, because the output has only elements of the input, which is already
+  // rounded.
   none,
   output,
   // Inputs, parameters and output, for convolutions and matrix products.
@@ -69,7 +70,7 @@ enum OperatorTrait : unsigned {
 };
 
 /// Properties of an operator of ATen. Operators without a row run through LibTorch's
-/// dispatcher. Their cost depends only on the number of values that they write.
+/// dispatcher. Their cost depends only on the number of elements that they write.
 struct OperatorRow {
   // Name without overload, such as "aten::conv2d".
   const char* name;
@@ -108,7 +109,8 @@ c10::TypePtr without_optional(const c10::TypePtr& type);
 double multiplications_of(const Graph& graph, const Node& node);
 
 /// Returns the estimated time of a node for one sample, in units of one multiplication.
-/// It is the number of multiplications plus 10 for each value that the node writes.
+/// It is the number of multiplications plus 10 for each tensor element that the node
+/// writes.
 double cost_of(const Graph& graph, const Node& node);
 
 }  // namespace tandem

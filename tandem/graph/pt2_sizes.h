@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Largest absolute value of a size in a file. With this limit, sums of sizes and
+/// Maximum absolute value of a size in a file. With this limit, sums of sizes and
 /// products of sizes with the number of samples stay within 64 bits.
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 
