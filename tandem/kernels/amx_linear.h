@@ -29,7 +29,7 @@ struct LinearShape {
   int64_t out = 0;
 };
 
-/// Number of which the beginning of each Range is a multiple.
+/// Range::begin is a multiple of this number.
 constexpr int64_t kLinearGrain = 64;
 
 /// A range [begin, end) of the outputs or inputs of a layer.

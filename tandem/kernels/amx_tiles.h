@@ -42,7 +42,7 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// Returns the number of rows of `row_bytes` in a block. The rows fit into 256 KiB of
+// Returns the number of rows of `row_bytes` bytes in a block. They fit into 256 KiB of
 // the L2 cache, which leaves space for streamed data. The result is a multiple of
 // `unit`, at least `unit` and at most `most`.
 constexpr int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {

@@ -5,7 +5,8 @@
 namespace tandem {
 
 /// Matrix product: sums[row][column] = sum over steps of a[row][step] *
-/// b[step][column]. Suited to rows of b and sums that are longer than a memory page.
+/// b[step][column]. multiply_wide() is fast even if the rows of `b` and `sums` are
+/// longer than a memory page.
 struct WideProduct {
   const float* a = nullptr;
   // Distances in `a` between neighboring rows and between neighboring steps, in

@@ -33,7 +33,7 @@ struct NormChannels {
 // L2 cache: 28 x 28 pixels of 16 float32 lanes have 49 KiB. The other loops read it
 // once.
 //
-// norm_moments: the mean of each lane, and its sum of squared distances from the mean.
+// norm_moments: for each lane, the mean and the sum of the squares of (in - mean).
 // norm_forward: out = (in - mean) * scale + bias. With `relu`, negative results become
 //   zero.
 // norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient

@@ -12,7 +12,8 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 // Factors of the product sums[row][column] = sum over steps of a[row][step] *
-// b[step][column]. Distances are in floats.
+// b[step][column]. `a_row`, `a_step`, `b_step` and `sums_row` are the distances between
+// neighboring rows or steps in memory, in floats.
 struct Factors {
   const float* a;
   int64_t a_row;

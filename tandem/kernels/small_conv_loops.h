@@ -10,8 +10,8 @@ enum class Bf16 : uint16_t;
 /// (channel, row, column) in the window.
 ///
 /// The input is float32 in rows, [channels][height][width], including padding. The
-/// weights are [taps][out_channels]. The output's channels are in groups of `lanes`, in
-/// nChw16c:
+/// weights are [taps][out_channels]. The output's channels are in groups of `lanes`.
+/// Example, for 16 lanes in the layout nChw16c:
 ///   | pixel 0: group 0 | pixel 1: group 0 | ... | pixel 0: group 1 | ...
 struct SmallConvShape {
   int64_t channels = 0;

@@ -11,9 +11,11 @@ namespace tandem {
 /// 2 x 2 outputs needs 36 products instead of 100. Each of the three steps below
 /// processes a run of neighboring tiles, so intermediate values stay in the L2 cache.
 ///
-///   6 x 6 inputs -> 36 values of each channel   (tiles overlap, 3 x 3: by two pixels)
-///   36 times: [tiles x in] * [in x out]         one matrix product for each value
-///   36 values -> 4 x 4 outputs of each channel
+///   6 x 6 inputs -> 36 values of each channel
+///   36 matrix products: [tiles x in] * [in x out]
+///   36 values -> 4 x 4 or 2 x 2 outputs of each channel
+///
+/// The inputs of neighboring tiles overlap by kernel - 1 pixels.
 ///
 /// Images are float32 in blocks of channels, oneDNN's nChw16c on AVX-512 and nChw8c on
 /// AVX2 and NEON. A pixel of a block is one vector, or two vectors on NEON.
