@@ -21,9 +21,9 @@ struct GraphModelOptions {
 [[nodiscard]] std::unique_ptr<Model> make_graph_model(
     Graph graph, const GraphModelOptions& options = {});
 
-/// Converts a graph between float32 and float64. `dtype` is the new dtype of values, of
-/// parameters, buffers and constants, and of dtype arguments. Other dtypes, such as
-/// int64, do not change.
+/// Converts a graph between float32 and float64. `dtype` is the new dtype of all values
+/// (graph.h) and their tensors, and of the nodes' arguments that are dtypes. Other
+/// dtypes, such as int64, do not change.
 void convert(Graph& graph, at::ScalarType dtype);
 
 }  // namespace tandem

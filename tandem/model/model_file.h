@@ -14,9 +14,10 @@ namespace tandem {
 /// model of tandem. Its initial weights are those in the file; `options.seed` has no
 /// effect.
 ///
-/// Throws the errors of read_pt2() or load_script_model(). Throws ConfigError if a
-/// sample of the network's input does not have the shape `options.input`, or if a
-/// TorchScript module cannot follow `options`.
+/// Throws the errors of read_pt2() or load_script_model(). For torch.export, throws
+/// ConfigError if the network's input is not floating-point, or if the shape of one
+/// sample is not `options.input`. For TorchScript, throws ConfigError if `options`
+/// selects a dtype other than float32, turns dropout off, or sets stack_statistics.
 [[nodiscard]] std::unique_ptr<Model> load_model_file(
     const std::string& path, const ModelOptions& options);
 
