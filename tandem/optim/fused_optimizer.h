@@ -36,13 +36,13 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   return g;
 }
 
-/// Common base class of all optimizers. It owns the state arenas and divides a range
-/// into runs. All parameters of a run are in one parameter group. Each subclass
-/// implements an algorithm and updates a run in one pass.
+/// Common base class of all optimizers. It owns the state arenas and divides each
+/// segment into runs. All parameters of a run are in one parameter group. Each subclass
+/// implements an algorithm and updates a run in one pass. Example of a segment:
 ///
-///   parameters   | run of group 0 | run of group 1 | run of group 0 |  one segment
-///   gradients and state arenas have the same layout
+///   | run of group 0 | run of group 1 | run of group 0 |
 ///
+/// The arenas of parameters, gradients and state have the same layout.
 /// A pass reads and writes 12 bytes per float32 parameter, and 8 more for each state
 /// arena.
 class FusedOptimizer : public Optimizer {
