@@ -23,9 +23,10 @@ struct StageTask {
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
 /// `one_forward_one_backward`: as many forwards as there are later stages, then
-/// alternately a forward and a backward. PipeDream-Flush of Narayanan et al.,
-/// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-/// SC 2021. It needs the same time as `gpipe` and keeps fewer activations.
+/// alternately a forward and a backward, then the remaining backwards. PipeDream-Flush
+/// of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
+/// Using Megatron-LM", SC 2021. It needs the same time as `gpipe` and keeps fewer
+/// activations.
 std::vector<StageTask> plan_stage(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 

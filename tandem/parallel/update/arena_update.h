@@ -47,7 +47,7 @@ int64_t count_samples(const std::vector<Batch>& micro_batches);
 
 /// Runs forward and backward of all micro-batches, with losses multiplied by
 /// context.loss_weight, and accumulates their gradients in the arena. Returns the sums
-/// of losses and counts.
+/// of losses, correct samples and samples.
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);
