@@ -39,8 +39,8 @@ struct Assembly {
   // fastest.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
-  // Choice that the strategy uses for the optimizer state; `automatic` if the strategy
-  // has no such choice.
+  // Division of the optimizer's state that the strategy uses; `automatic` if the
+  // strategy does not support the setting.
   OptimizerState optimizer_state = OptimizerState::automatic;
 };
 

@@ -16,7 +16,7 @@ namespace tandem {
 /// Evaluates a model on a data set. Every sample counts exactly once for any number of
 /// ranks, because shards have no padding and ranks reduce sums instead of means.
 ///
-/// Collective; all ranks get the same result. `limit_batches` is the largest number of
+/// Collective; all ranks get the same result. `limit_batches` is the maximum number of
 /// batches per rank, which --dry-run sets; 0 means all batches.
 [[nodiscard]] TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,

@@ -18,8 +18,8 @@ namespace tandem {
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
-/// Returns the number that a PyTorch program would pass to set_epoch() in an epoch,
-/// counted from 0. Returns 0 for every epoch if config.data.reshuffle is false.
+/// Returns the number that a PyTorch program would pass to set_epoch(): `epoch`, which
+/// counts from 0, or always 0 if config.data.reshuffle is false.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
 /// Throws ConfigError if each rank has only its own share of scattered data, but the

@@ -25,8 +25,8 @@ struct Decision {
 };
 
 /// Turns events of single ranks into decisions that all ranks apply at the same step.
-/// Events are a signal, a loss that is not finite, and the end of an interval between
-/// saves.
+/// Events are a signal, a loss that is not finite, the end of an interval between
+/// saves, and an observer that returns Next::stop.
 ///
 /// Ranks agree about twice a second. Rank 0 chooses the number of steps until the next
 /// agreement, so the ranks' clocks need not be synchronized.

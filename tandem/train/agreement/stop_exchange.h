@@ -10,15 +10,16 @@
 namespace tandem {
 
 /// Synchronizes ranks whose steps do not wait for each other (Strategy::steps_alone()).
-/// It synchronizes them at meeting points, which are calls of meet() by all ranks. If a
-/// rank receives a signal, it also synchronizes them in the middle of an epoch.
+/// The ranks synchronize at meeting points, which are calls of meet() by all ranks.
+/// After a rank receives a signal, all ranks also synchronize in the middle of an
+/// epoch.
 ///
-/// A few times a second, each rank starts an all-reduce in a separate group. It
-/// combines the ranks' stop flags and the numbers of meeting points that they have
-/// reached. A rank continues to train and checks between steps whether the result has
-/// arrived, so no rank waits while it trains. All ranks get the same results in the
-/// same order. They start other collective operations only after a result shows that
-/// all ranks are at a meeting point, or that the ranks stop.
+/// A few times a second, each rank starts an all-reduce in a separate group. The
+/// all-reduce combines the ranks' stop flags and the numbers of meeting points that
+/// they have reached. A rank continues to train and checks between steps whether the
+/// result has arrived, so no rank waits while it trains. All ranks get the same results
+/// in the same order. They start other collective operations only after a result shows
+/// that all ranks are at a meeting point, or that the ranks stop.
 class StopExchange {
  public:
   /// Makes a separate group of the ranks of `comm`. `told` returns whether this rank
@@ -44,11 +45,12 @@ class StopExchange {
 
   std::unique_ptr<Communicator> group_;
   std::function<bool()> told_;
-  // Number of meeting points that all ranks have reached, and number of those that this
-  // rank has reached.
+  // Number of meeting points that all ranks have reached, and number of meeting points
+  // that this rank has reached.
   int64_t passed_ = 0;
   int64_t arrived_ = 0;
-  // The all-reduce in progress: the maximum of {stop flag, -arrived_}.
+  // The all-reduce in progress: {stop flag, -arrived_} of this rank, and then the
+  // maximum of each number over the ranks.
   at::Tensor values_;
   WorkPtr under_way_;
   Clock::time_point told_at_ = Clock::now();

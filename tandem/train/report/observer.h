@@ -45,8 +45,8 @@ enum class Next { proceed, stop };
 /// Each rank calls the functions of its own observer from the thread that trains. If
 /// the observer throws, train() rethrows the exception on that rank, and the run ends
 /// as after any other failure. If the observer of any rank returns Next::stop, the run
-/// stops on all ranks at the same step. After on_step(), this takes about half a
-/// second; after the other functions, the run stops immediately. Then the run saves a
+/// stops on all ranks at the same step. If on_step() returned Next::stop, the run stops
+/// within about half a second; otherwise it stops immediately. Then the run saves a
 /// checkpoint and evaluates, and train() returns. --resume continues the run.
 class Observer {
  public:
