@@ -129,6 +129,8 @@ class Page:
         side = self.side(key, name)
         if not side:
             return "(not measured)"
+        if field == "test_accuracy":
+            return f"{side[field]:.2f}"
         number = epoch_seconds(side) if field == "epoch_seconds" else side[field]
         return seconds_text(number) if isinstance(number, float) else str(number)
 
