@@ -129,6 +129,8 @@ class Page:
         side = self.side(key, name)
         if not side:
             return "(not measured)"
+        if field == "test_accuracy":
+            return f"{side[field]:.2f}"
         number = epoch_seconds(side) if field == "epoch_seconds" else side[field]
         return seconds_text(number) if isinstance(number, float) else str(number)
 
@@ -243,23 +245,28 @@ class Page:
                       "waiting per step, ms", "peak memory, MiB"], rows)
 
     def machine(self):
-        """Each machine and commit, with the dates of its runs."""
+        """The machine, commit, dates and load of each group of runs."""
         found = {}
-        sides = [side for run in [*self.record["runs"].values(),
-                                  *self.record["examples"].values()] for side in run.values()]
-        for side in sides:
-            about = (f"{side['cpu']}, {side['cores']} cores, {side['instruction_sets']}; "
-                     f"commit {side['commit']}")
-            found.setdefault(about, []).append(side)
-        told = []
+        sides = [(key, side) for part in ("runs", "examples")
+                 for key, run in self.record[part].items() for side in run.values()]
+        for key, side in sides:
+            about = (f"{side['cpu']}, {side['cores']} cores, {side['instruction_sets']}",
+                     side["commit"])
+            found.setdefault(about, []).append((key, side))
+        if not found:
+            return "Nothing is measured yet."
+        most = max(found, key=lambda about: len(found[about]))
+        rows = []
         for about, parts in found.items():
-            dates = sorted({side["date"] for side in parts})
-            loads = [side["load"] for side in parts]
-            told.append(f"* {about}; {', '.join(dates)}; load average before a run "
-                        f"{min(loads):g} to {max(loads):g}.")
-        versions = sorted({side["torch"] for side in sides if "torch" in side})
-        return "\n".join([*told, f"* PyTorch {', '.join(versions)}."] if told else
-                         ["Nothing is measured yet."])
+            keys = dict.fromkeys(f"`{key}`" for key, _ in parts)
+            dates = sorted({side["date"] for _, side in parts})
+            loads = [side["load"] for _, side in parts]
+            rows.append([", ".join(keys) if about != most else "all other runs", about[0],
+                         about[1], ", ".join(dates), f"{min(loads):g} to {max(loads):g}"])
+        rows.sort(key=lambda row: row[0].startswith("all"))
+        versions = sorted({side["torch"] for _, side in sides if "torch" in side})
+        return (table(["runs", "machine", "tandem commit", "date", "load average before a run"],
+                      rows) + f"\n\nThe version of PyTorch is {', '.join(versions)}.")
 
 
 # The words of templates, and how many of their arguments are keys of runs (None: all);
