@@ -38,7 +38,8 @@ class TorchrunVariables {
   Arguments add_flags(Arguments arguments, Command command);
 
   /// Returns the variables of torchrun's flags with empty values. Add them to the
-  /// environment of a process of another run, so that it ignores this run's variables.
+  /// environment of a process of another run, so that the process ignores this run's
+  /// variables.
   static Variables none();
 
   /// Logs the number of ranks and the used variables, if any.

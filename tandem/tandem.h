@@ -2,7 +2,7 @@
 
 /// The public API. Its headers are listed in the recommended reading order. They do not
 /// include torch/torch.h. Programs that use tandem::DataParallel also include
-/// tandem/parallel/ddp/data_parallel_module.h, which needs LibTorch's modules.
+/// tandem/parallel/ddp/data_parallel_module.h, which needs torch::nn.
 
 // Ranks and their communication.
 #include "tandem/base/error.h"

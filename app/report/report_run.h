@@ -16,7 +16,8 @@ struct Measurement {
 };
 using Curve = std::vector<Measurement>;
 
-/// A run in a report: its row of table.json and the data read from its directory.
+/// A run in a report: its row of the report's table.json and the data read from its
+/// directory.
 struct ReportRun {
   nlohmann::ordered_json row;
   std::string name;

@@ -12,7 +12,7 @@ namespace tandem {
 /// Returns "DIRECTORY/step-00000469".
 std::string checkpoint_path(const std::string& directory, int64_t step);
 
-/// Returns the paths of a directory's checkpoints by their steps. The name of a
+/// Returns the paths of a directory's checkpoints, keyed by step. The name of a
 /// checkpoint is "step-" and digits. Directories with other names, such as a user's
 /// copies, are ignored. Throws DataError if the directory exists but cannot be read.
 std::map<int64_t, std::string> checkpoints_in(const std::string& directory);

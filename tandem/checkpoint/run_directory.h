@@ -98,7 +98,7 @@ struct Summary {
   // does not support the setting.
   OptimizerState optimizer_state = OptimizerState::automatic;
   std::string parameters_sha256;
-  // Result of Strategy::measurements().
+  // Values for each name, from Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;
 };
 

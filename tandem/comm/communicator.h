@@ -137,7 +137,7 @@ class Communicator {
   /// arrive in the order of their sends.
   [[nodiscard]] WorkPtr send(
       at::Tensor tensor, int peer, int tag, const std::string& label = "");
-  /// Receives a message with this tag from rank `peer` into `tensor`.
+  /// Receives a message with tag `tag` from rank `peer` into `tensor`.
   [[nodiscard]] WorkPtr recv(
       at::Tensor tensor, int peer, int tag, const std::string& label = "");
 

@@ -74,7 +74,7 @@ struct FieldBase {
   /// Returns the help text: description, values with which the setting has an effect,
   /// and words.
   std::string help() const;
-  /// Returns whether a value is a path with one of `file_endings`.
+  /// Returns whether a value is a path that ends with one of `file_endings`.
   bool is_path(const std::string& value) const;
   bool is_number() const {
     return type == Type::whole || type == Type::real;

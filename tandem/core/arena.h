@@ -163,7 +163,8 @@ struct ModelArenaOptions {
   // Number of equal parts into which each segment can be divided, usually the number of
   // ranks.
   int64_t divisor = 1;
-  // Returns the parameter group of a parameter. Empty: all parameters are in group 0.
+  // Returns the index of a parameter's parameter group. Empty: all parameters are in
+  // group 0.
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();

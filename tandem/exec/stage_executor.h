@@ -110,8 +110,8 @@ class StageExecutor {
   /// Returns the time at which this executor reports gradients.
   virtual Readiness readiness() const = 0;
 
-  /// Returns the bytes of inputs and layer outputs that are kept for backward, over all
-  /// slots in flight; 0 if unknown.
+  /// Returns the size, in bytes, of the inputs and layer outputs that are kept for
+  /// backward, over all slots in flight; 0 if unknown.
   virtual int64_t kept_bytes() const {
     return 0;
   }
@@ -137,11 +137,12 @@ struct StageOptions {
   bool stacked_statistics = false;
 };
 
-/// Returns an executor that runs any model with autograd. `arenas` contain the tensors
-/// of `model`. Both objects must outlive the executor.
+/// Returns an executor that runs any model through autograd. `arenas` contain the
+/// tensors of `model`. Both objects must outlive the executor.
 ///
-/// Throws ConfigError if the rounding is fp16 and the model has no graph(). The first
-/// forward() throws ConfigError if the outputs do not fit StageOptions::num_classes.
+/// Throws ConfigError if `options.numerics.rounding` is fp16 and the model has no
+/// graph(). The first forward() throws ConfigError if the outputs do not fit
+/// StageOptions::num_classes.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 

@@ -15,14 +15,15 @@ struct SafetensorsFile {
 };
 
 /// Writes a safetensors file (https://github.com/huggingface/safetensors) and returns
-/// its hash. The format is: 8 bytes with the length of the header, little-endian; a
-/// JSON header with dtype, shape and offsets for each tensor; the tensors' bytes.
+/// its hash. The file contains the length of the header (8 bytes, little-endian), the
+/// header, and the tensors' bytes. The header is JSON with dtype, shape and offsets of
+/// each tensor.
 /// Python's safetensors.torch.load_file reads it.
 ///
 /// Replaces `path` atomically (files.h). Adds the metadata entry "sha256": the hash of
 /// names, dtypes, shapes, values and the other metadata. The hash does not depend on
-/// the order of the tensors in the file. Dtypes: float32, float64, float16, bfloat16,
-/// int64, int32, uint8, bool. Throws DataError if the file cannot be written.
+/// the order of the tensors in the file. Supported dtypes: float32, float64, float16,
+/// bfloat16, int64, int32, uint8, bool. Throws DataError if the file cannot be written.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// Returns the bytes that write_safetensors() would write.

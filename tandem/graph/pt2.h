@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Line of Python that exports a model so that tandem can train it.
+/// Python expression that exports a model so that tandem can train it.
 extern const char* const kExportLine;
 
 /// Reads a network from a file of Python's torch.export.save (torch 2.6 or later).

@@ -98,9 +98,9 @@ struct WinogradKernels {
       const WinogradShape& shape, int64_t first, int64_t last, const float* in,
       const float* grad_output, float* sums, float* bias_sums, float* scratch);
 
-  /// Transforms the sums of gradient() to the weights' gradient,
-  /// [out][in][kernel][kernel]. If `accumulate` is true, adds the result to
-  /// `weights_grad`.
+  /// Transforms the sums of gradient() into the weights' gradient,
+  /// [out][in][kernel][kernel]. Adds the result to `weights_grad` if `accumulate` is
+  /// true, otherwise overwrites `weights_grad`.
   void (*finish)(
       const WinogradShape& shape, const float* sums, bool accumulate,
       float* weights_grad);

@@ -13,8 +13,10 @@
 
 namespace tandem {
 
-/// Watches a host's rank processes until all have ended. Signals and grace periods work
-/// even if no process reads the output.
+/// Forwards signals to a host's rank processes, and their output to the launcher's
+/// output, until all ranks have ended. After a failure or a stop signal, ranks that
+/// outlive a grace period get SIGKILL. Signals and grace periods take effect on time
+/// even if no process reads the launcher's output.
 class Supervisor {
  public:
   /// The end of one rank.

@@ -65,8 +65,8 @@ class FusedOptimizer : public Optimizer {
   Arena& add_state(const std::string& name);
 
   /// Updates a run of parameters on the CPU. `run` is not empty and is in one group and
-  /// one trainable segment. Several threads may call it concurrently with disjoint
-  /// runs.
+  /// one trainable segment. Several threads may call this function concurrently with
+  /// disjoint runs.
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
   /// Updates a run of parameters on a device with LibTorch's operators. Uses the

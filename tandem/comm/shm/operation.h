@@ -67,7 +67,7 @@ class ShmOperation : public Work {
     return true;
   }
 
-  /// Writes this rank's data of a round to `payload`.
+  /// Writes this rank's data for round `round` to `payload`.
   virtual void fill(int64_t round, char* payload) = 0;
 
   /// Reads the data that all ranks, including this rank, wrote in a round.

@@ -50,8 +50,8 @@ struct DataOptions {
   static void describe(Table& table) {
     using O = DataOptions;
     table.section("data");
-    // The folder may have another path when a run resumes. Hashes of the data are
-    // compared instead (data/data_parts.h).
+    // When a run resumes, hashes of the data are compared instead of paths
+    // (data/data_parts.h), because the folder may have moved.
     table
         .add(
             "data", &O::source,
