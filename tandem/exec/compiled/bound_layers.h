@@ -14,7 +14,8 @@ struct FusedLayer {
   Layer layer;
   // True if a ReLU is fused into the layer.
   bool relu = false;
-  // True if the gradient of the input is not needed.
+  // True for the model's first layer with parameters. The gradient of its input is not
+  // needed.
   bool first = false;
   // True if the input is bfloat16. Only with bfloat16 products.
   bool bf16_input = false;
@@ -23,16 +24,24 @@ struct FusedLayer {
 /// A layer's parameters and buffers, and the slices of the gradient arena that belong
 /// to the parameters. The tensors are contiguous, or undefined if the layer has no such
 /// tensor.
+///
+/// If only some parameters of a layer are frozen, operations compute the gradients of
+/// all of them; those of frozen parameters are not in the arena. If all are frozen, the
+/// gradients are undefined.
 struct LayerTensors : LayerState {
   at::Tensor weight_grad;
   at::Tensor bias_grad;
+
+  /// Returns whether the layer has trainable parameters.
+  bool is_trained() const {
+    return weight_grad.defined();
+  }
 };
 
 struct BoundLayer {
   FusedLayer fused;
   LayerTensors tensors;
-  // Slots of the parameters in the arenas' layout, in the order of the arena. Empty if
-  // the layer has no parameters.
+  // Slots of the trainable parameters in the arenas' layout, in the order of the arena.
   std::vector<size_t> slots;
 };
 

@@ -34,7 +34,8 @@ class OnednnOp {
   virtual void forward(const OnednnPass& pass) = 0;
 
   /// Writes the parameters' gradients into the arena, or adds them if `accumulate`.
-  /// Called before backward_input().
+  /// Called before backward_input(), also for a frozen layer, which only prepares the
+  /// output's gradient (LayerTensors::is_trained()).
   virtual void backward_parameters(bool accumulate) {
     static_cast<void>(accumulate);
   }
