@@ -57,6 +57,8 @@ struct StrategyParts {
   ModelArenas& arenas;
   Optimizer& optimizer;
   Loss loss = {};
+  // Index of the first stage of a pipeline with trainable parameters.
+  int64_t first_trained_stage = 0;
 };
 
 /// A rule that keeps the ranks' arenas consistent. Each rank has one strategy object.
