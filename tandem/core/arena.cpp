@@ -314,12 +314,12 @@ void ModelArenas::attach_gradients() {
   const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];
-    if (!tensor.requires_grad()) {
+    const int64_t segment = gradients_.layout().slots()[i].segment;
+    if (!tensor.requires_grad() || !gradients_.holds(segment)) {
       continue;
     }
     auto& gradient = tensor.mutable_grad();
-    if (gradient.defined() && gradient.is_alias_of(gradients_.segment(
-                                  gradients_.layout().slots()[i].segment))) {
+    if (gradient.defined() && gradient.is_alias_of(gradients_.segment(segment))) {
       continue;
     }
     auto view = gradients_.view(i);
