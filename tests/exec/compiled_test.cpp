@@ -245,9 +245,14 @@ std::map<std::string, at::Tensor> results_of(Rig& rig, const Batch& a, const Bat
 }
 
 TEST_P(OnednnModel, FrozenLayersDoNotChangeTheOtherGradients) {
-  for (const auto rounding : {Rounding::none, Rounding::bf16, Rounding::fp16_o1}) {
+  const Numerics all[] = {
+      {},
+      {at::kFloat, at::kBFloat16},
+      {at::kFloat, at::kFloat, Rounding::bf16},
+      {at::kFloat, at::kFloat, Rounding::fp16_o2}};
+  for (const auto& numerics : all) {
     StageOptions options = stage();
-    options.numerics.rounding = rounding;
+    options.numerics = numerics;
     Rig whole(model(), &make_compiled_executor, options);
     const auto expected = results_of(whole, batch(0, 6), batch(9, 6));
     for (const auto& way : ways_to_freeze(*whole.model)) {
