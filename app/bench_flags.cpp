@@ -51,7 +51,7 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
   BenchStepOptions options;
   add_data_flags(app, options.config);
   for (const char* name :
-       {"executor", "precision", "channels_last", "optimizer", "device"}) {
+       {"executor", "precision", "channels_last", "optimizer", "device", "freeze"}) {
     add_setting(app, options.config, name);
   }
   app.add_option("--threads", options.threads, "CPU threads of the rank")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -71,6 +72,23 @@ bool is_of_replica(const NamedTensor& entry) {
   return entry.name.rfind(kReplicaPrefix, 0) == 0;
 }
 
+std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const auto& entry : tensors) {
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
+std::vector<NamedTensor> without(
+    const std::vector<NamedTensor>& tensors, const NamePatterns& skip) {
+  std::vector<NamedTensor> others;
+  std::copy_if(
+      tensors.begin(), tensors.end(), std::back_inserter(others),
+      [&](const auto& entry) { return !matches_any(skip, entry.name); });
+  return others;
+}
+
 }  // namespace
 
 std::vector<NamedTensor> read_weights(const std::string& path) {
@@ -83,10 +101,18 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   return tensors;
 }
 
-void load_weights(const std::string& path, const std::vector<NamedTensor>& targets) {
-  const auto tensors = read_weights(path);
-  check_fits("weights", path, tensors, targets, Fit::exact);
-  copy_values(tensors, targets);
+void load_weights(
+    const std::string& path, const std::vector<NamedTensor>& targets,
+    const NamePatterns& skip) {
+  const auto in_file = read_weights(path);
+  auto names = names_of(targets);
+  const auto more = names_of(in_file);
+  names.insert(names.end(), more.begin(), more.end());
+  check_patterns_match("init_skip", skip, names);
+  const auto sources = without(in_file, skip);
+  const auto loaded = without(targets, skip);
+  check_fits("weights", path, sources, loaded, Fit::exact);
+  copy_values(sources, loaded);
 }
 
 }  // namespace tandem

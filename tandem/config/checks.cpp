@@ -4,6 +4,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/line_format.h"
+#include "tandem/config/name_patterns.h"
 
 namespace tandem {
 
@@ -72,6 +73,20 @@ void check_loss(const ModelSettings& model) {
         "end in a log-softmax; use --loss cross_entropy or auto",
         name_of(model.kind)));
   }
+}
+
+void check_patterns(const RunConfig& config) {
+  const auto skipped = parse_patterns("init_skip", config.model.init_skip);
+  if (!skipped.empty() && config.model.init.empty()) {
+    throw ConfigError(fmt::format(
+        "[config] init_skip is '{}', but init is empty; name the initial weights with "
+        "--init, or leave out --init-skip",
+        config.model.init_skip));
+  }
+  static_cast<void>(parse_patterns("freeze", config.model.freeze));
+  static_cast<void>(parse_pattern_factors("lr_factor", config.optimizer.lr_factor));
+  static_cast<void>(parse_pattern_factors(
+      "weight_decay_factor", config.optimizer.weight_decay_factor));
 }
 
 // Checks that the strategy supports loss_scale and stages. With loss_scale, ranks skip
@@ -192,6 +207,7 @@ void check(const RunConfig& config) {
   check_fields(config);
   check_model_file(config.model);
   check_loss(config.model);
+  check_patterns(config);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
@@ -200,6 +201,17 @@ ArenaAllocator heap_allocator() {
   };
 }
 
+ArenaAllocator trainable_only(ArenaAllocator allocate) {
+  return [allocate = std::move(allocate)](
+             const std::string& name, int64_t index, const Segment& segment) {
+    return segment.trainable
+               ? allocate(name, index, segment)
+               : at::empty(
+                     {0},
+                     at::TensorOptions().dtype(segment.dtype).device(segment.device));
+  };
+}
+
 ArenaAllocator shared_allocator(
     std::function<void(const std::string&, int64_t, int)> created) {
   return [created](const std::string& name, int64_t index, const Segment& segment) {
@@ -268,7 +280,7 @@ ModelArenas::ModelArenas(
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
       parameters_(layout, "parameters", options.allocate_parameters),
-      gradients_(layout, "gradients", options.allocate_gradients),
+      gradients_(layout, "gradients", trainable_only(options.allocate_gradients)),
       buffers_(
           std::make_shared<ArenaLayout>(
               named_buffers_, std::vector<int64_t>{}, 1, options.device),
@@ -302,12 +314,12 @@ void ModelArenas::attach_gradients() {
   const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];
-    if (!tensor.requires_grad()) {
+    const int64_t segment = gradients_.layout().slots()[i].segment;
+    if (!tensor.requires_grad() || !gradients_.holds(segment)) {
       continue;
     }
     auto& gradient = tensor.mutable_grad();
-    if (gradient.defined() && gradient.is_alias_of(gradients_.segment(
-                                  gradients_.layout().slots()[i].segment))) {
+    if (gradient.defined() && gradient.is_alias_of(gradients_.segment(segment))) {
       continue;
     }
     auto view = gradients_.view(i);

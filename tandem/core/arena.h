@@ -109,6 +109,10 @@ using ArenaAllocator = std::function<at::Tensor(
 /// are allocated when they are first used.
 [[nodiscard]] ArenaAllocator heap_allocator();
 
+/// Returns an allocator that calls `allocate` for trainable segments, and allocates no
+/// memory for other segments (Arena::holds()).
+[[nodiscard]] ArenaAllocator trainable_only(ArenaAllocator allocate);
+
 /// Returns an allocator of anonymous shared memory. Each segment has a file descriptor
 /// that child processes can inherit and pass to map_shared().
 ///
@@ -141,6 +145,12 @@ class Arena {
   /// Returns the flat buffer of a segment, with its padding, which is always zero.
   const at::Tensor& segment(int64_t index) const {
     return segments_[static_cast<size_t>(index)];
+  }
+  /// Returns whether the segment has memory. A segment without memory has no slices and
+  /// no views.
+  bool holds(int64_t index) const {
+    return segment(index).numel() ==
+           layout_->segments()[static_cast<size_t>(index)].numel;
   }
   /// Returns a flat view of a part of a segment. Autograd does not track the view.
   [[nodiscard]] at::Tensor slice(const ArenaRange& range) const;
@@ -195,7 +205,8 @@ class ModelArenas {
   const Arena& parameters() const {
     return parameters_;
   }
-  /// Returns the arena of the gradients, with the layout of parameters().
+  /// Returns the arena of the gradients, with the layout of parameters(). Segments that
+  /// are not trainable have no memory.
   Arena& gradients() {
     return gradients_;
   }

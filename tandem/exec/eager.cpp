@@ -78,7 +78,7 @@ class EagerExecutor : public StageExecutor {
       int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
     auto input = batch.inputs.to(arenas_.device(), dtype(), /*non_blocking=*/true);
-    if (context.training && !options_.first) {
+    if (context.training && options_.wants_input_gradient()) {
       input = input.detach().set_requires_grad(true);
     }
     StageResult result;
@@ -131,7 +131,7 @@ class EagerExecutor : public StageExecutor {
       throw;
     }
     sink_ = nullptr;
-    return options_.first ? at::Tensor() : flight.input.grad();
+    return options_.wants_input_gradient() ? flight.input.grad() : at::Tensor();
   }
 
   void parameters_changed(const ArenaRange&) override {}

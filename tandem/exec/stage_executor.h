@@ -77,7 +77,9 @@ enum class Readiness {
 };
 
 /// Computes one stage of a model. forward() computes the stage's activations, or the
-/// loss on the last stage. backward() adds gradients to the gradient arena. Without a
+/// loss on the last stage. backward() adds the gradients of trainable parameters to the
+/// gradient arena; it may only be called if there are any, or if the gradient of the
+/// input is needed. Without a
 /// pipeline, the whole model is one stage. Strategies do not depend on the kind of
 /// executor. Not thread-safe.
 class StageExecutor {
@@ -92,8 +94,8 @@ class StageExecutor {
 
   /// Adds the gradients of the batch in `slot` to the arena. `grad_output` is the
   /// gradient of the stage's output. It is undefined on the last stage, which starts
-  /// from the loss. Returns the gradient of the stage's input; undefined on the first
-  /// stage.
+  /// from the loss. Returns the gradient of the stage's input; undefined unless
+  /// StageOptions::wants_input_gradient().
   virtual at::Tensor backward(
       int slot, const at::Tensor& grad_output, const StepContext& context,
       GradientSink& sink) = 0;
@@ -135,6 +137,13 @@ struct StageOptions {
   Numerics numerics = {};
   // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).
   bool stacked_statistics = false;
+  // True if no earlier stage has trainable parameters.
+  bool frozen_before = false;
+
+  /// Returns whether backward() computes the gradient of the stage's input.
+  bool wants_input_gradient() const {
+    return !first && !frozen_before;
+  }
 };
 
 /// Returns an executor that runs any model through autograd. `arenas` contain the

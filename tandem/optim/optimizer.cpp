@@ -158,7 +158,8 @@ std::vector<Arena*> FusedOptimizer::state() {
 }
 
 Arena& FusedOptimizer::add_state(const std::string& name) {
-  state_.push_back(std::make_unique<Arena>(layout_, name));
+  state_.push_back(
+      std::make_unique<Arena>(layout_, name, trainable_only(heap_allocator())));
   return *state_.back();
 }
 

@@ -58,6 +58,8 @@ struct StrategyParts {
   ModelArenas& arenas;
   Optimizer& optimizer;
   Loss loss = {};
+  // Index of the first stage of a pipeline with trainable parameters.
+  int64_t first_trained_stage = 0;
 };
 
 /// A method of distributed training, which keeps the arenas of all ranks consistent.

@@ -11,20 +11,25 @@
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
 #include "tandem/config/fields.h"
+#include "tandem/config/name_patterns.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/strategies/shared_parameters.h"
 #include "tandem/train/device_limits.h"
+#include "tandem/train/fine_tuning.h"
 
 namespace tandem {
 
 namespace {
 
-// Parameter group without weight decay. If decay_bias_and_norm is false, it contains
-// the vectors (biases and norms).
-constexpr int64_t kNoDecayGroup = 1;
+// Returns the rank's position; without a pipeline, each rank is a replica.
+Grid grid_of(const StrategyOptions& options, const Communicator& comm) {
+  return has_trait(options.kind, kHasStages)
+             ? make_grid(options.stages, options.replicas, comm.rank(), comm.size())
+             : Grid{1, comm.size(), 0, comm.rank()};
+}
 
 ModelOptions model_options(
     const RunConfig& config, const Dataset& data,
@@ -85,8 +90,10 @@ std::unique_ptr<Model> model_of(
     auto state = model->parameters();
     const auto buffers = model->buffers();
     state.insert(state.end(), buffers.begin(), buffers.end());
-    load_weights(config.model.init, state);
+    load_weights(
+        config.model.init, state, parse_patterns("init_skip", config.model.init_skip));
   }
+  freeze_parameters(config.model.freeze, *model);
   return model;
 }
 
@@ -109,13 +116,9 @@ OptimizerState settle_optimizer_state(
       !has_trait(options.kind, kSharesUpdate)) {
     return options.optimizer_state;
   }
-  const auto replicas =
-      has_trait(options.kind, kHasStages)
-          ? make_grid(options.stages, options.replicas, comm.rank(), comm.size())
-                .replicas
-          : comm.size();
-  return comm.shares_memory() && replicas > 1 ? OptimizerState::sharded
-                                              : OptimizerState::replicated;
+  return comm.shares_memory() && grid_of(options, comm).replicas > 1
+             ? OptimizerState::sharded
+             : OptimizerState::replicated;
 }
 
 // Throws ConfigError if the ranks do not make the same steps: with stacked statistics,
@@ -187,8 +190,7 @@ StageOptions stage_of(
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
   }
-  const Grid grid = make_grid(
-      config.strategy.stages, config.strategy.replicas, comm.rank(), comm.size());
+  const Grid grid = grid_of(config.strategy, comm);
   const Cut cut{split(config.strategy.cut, ','), config.strategy.balance};
   const auto stages = keep_stage(model, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
@@ -209,16 +211,14 @@ StageOptions stage_of(
 }
 
 ModelArenaOptions arena_options(
-    const RunConfig& config, const Model& model, Communicator& comm,
-    const Placement& placement) {
+    const RunConfig& config, const Model& model, const GroupedParameters& grouped,
+    Communicator& comm, const Placement& placement) {
   ModelArenaOptions options;
   options.device = placement.device;
   options.divisor = comm.size();
-  if (!config.optimizer.decay_bias_and_norm) {
-    options.group_of = [](const NamedTensor& parameter) {
-      return parameter.tensor.dim() < 2 ? kNoDecayGroup : 0;
-    };
-  }
+  options.group_of = [&grouped](const NamedTensor& parameter) {
+    return grouped.group_of.at(parameter.name);
+  };
   options.allocate_gradients = buffers_of(comm);
   options.allocate_parameters = has_trait(config.strategy.kind, kSharesParameters)
                                     ? share_parameters(comm, model.parameters())
@@ -226,8 +226,9 @@ ModelArenaOptions arena_options(
   return options;
 }
 
-std::unique_ptr<Optimizer> optimizer_of(const RunConfig& config, ModelArenas& arenas) {
-  const std::vector<ParameterGroup> groups = {{1, 1}, {1, 0}};
+std::unique_ptr<Optimizer> optimizer_of(
+    const RunConfig& config, const std::vector<ParameterGroup>& groups,
+    ModelArenas& arenas) {
   auto optimizer =
       make_optimizer(config.optimizer, arenas.parameters(), arenas.gradients(), groups);
   const auto scale = scaler_options(config.exec);
@@ -252,17 +253,22 @@ Assembly assemble(
   for (const auto& parameter : parts.model->parameters()) {
     parts.parameter_names.push_back(parameter.name);
   }
+  const auto grouped = group_parameters(config.optimizer, *parts.model);
   StageOptions stage = stage_of(config, train, comm, *parts.model, std::move(loss));
+  const int64_t first_trained = has_trait(config.strategy.kind, kHasStages)
+                                    ? find_first_trained_stage(*parts.model, comm)
+                                    : 0;
+  stage.frozen_before = grid_of(config.strategy, comm).stage <= first_trained;
   parts.arenas = std::make_unique<ModelArenas>(
       parts.model->parameters(), parts.model->buffers(),
-      arena_options(config, *parts.model, comm, placement));
+      arena_options(config, *parts.model, grouped, comm, placement));
   ModelArenas* updated = parts.arenas.get();
   if (updates_elsewhere(config.strategy, comm)) {
     parts.no_arenas = std::make_unique<ModelArenas>(
         std::vector<NamedTensor>{}, std::vector<NamedTensor>{});
     updated = parts.no_arenas.get();
   }
-  parts.optimizer = optimizer_of(config, *updated);
+  parts.optimizer = optimizer_of(config, grouped.groups, *updated);
   stage.stacked_statistics = parts.statistics != nullptr;
   parts.executor = make_executor(
       config.exec.executor, *parts.model, *parts.arenas, stage,
@@ -271,7 +277,8 @@ Assembly assemble(
   strategy.optimizer_state = settle_optimizer_state(strategy, comm);
   parts.optimizer_state = strategy.optimizer_state;
   parts.strategy = make_strategy(
-      strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss});
+      strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss,
+                 first_trained});
   if (parts.statistics != nullptr) {
     check_all_ranks_step_together(*parts.strategy, comm, name_of(config.strategy.kind));
   }

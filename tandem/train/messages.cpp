@@ -15,11 +15,14 @@ std::string describe_run(
   const auto batch = training.divide_batch
                          ? fmt::format("batch {} / {}", training.batch_size, shards)
                          : fmt::format("{} x batch {}", shards, training.batch_size);
+  const ParameterCount count = count_parameters(parts, comm);
+  const auto frozen =
+      count.frozen > 0 ? fmt::format(", {} frozen", count.frozen) : std::string();
   return fmt::format(
-      "{} ({} parameters) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
+      "{} ({} parameters{}) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
       "{}{}",
-      config.model.model(), count_parameters(parts, comm), train.name, train.size,
-      batch, training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
+      config.model.model(), count.all, frozen, train.name, train.size, batch,
+      training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
       name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
       comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))

@@ -32,16 +32,21 @@ double largest_over_ranks(double mine, Communicator& comm) {
   return largest.item<double>();
 }
 
-int64_t count_parameters(const Assembly& parts, Communicator& comm) {
-  int64_t count = 0;
+ParameterCount count_parameters(const Assembly& parts, Communicator& comm) {
+  ParameterCount count;
   for (const auto& tensor : parts.arenas->tensors()) {
-    count += tensor.numel();
+    count.all += tensor.numel();
+    count.frozen += tensor.requires_grad() ? 0 : tensor.numel();
   }
   if (!is_sharded(parts)) {
     return count;
   }
-  const double all = sum_over_ranks(static_cast<double>(count), "parameters", comm);
-  return static_cast<int64_t>(all) / parts.strategy->data_shard().num_shards;
+  const int64_t replicas = parts.strategy->data_shard().num_shards;
+  for (int64_t* number : {&count.all, &count.frozen}) {
+    const double sum = sum_over_ranks(static_cast<double>(*number), "parameters", comm);
+    *number = static_cast<int64_t>(sum) / replicas;
+  }
+  return count;
 }
 
 std::string parameters_sha256(Assembly& parts, Communicator& comm) {

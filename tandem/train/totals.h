@@ -12,8 +12,14 @@ namespace tandem {
 
 // Functions that combine the figures of all ranks to figures of the whole run.
 
-/// Returns the number of the whole model's parameters. Collective.
-int64_t count_parameters(const Assembly& parts, Communicator& comm);
+/// Numbers of elements in a model's parameters.
+struct ParameterCount {
+  int64_t all = 0;
+  int64_t frozen = 0;
+};
+
+/// Counts the whole model's parameters. Collective.
+ParameterCount count_parameters(const Assembly& parts, Communicator& comm);
 
 /// Returns the SHA-256 of the whole model's parameters, as
 /// ModelArenas::parameters_sha256() computes it. The hash does not depend on the

@@ -72,7 +72,8 @@ TEST(KeptSettings, AreModelDataOrderAndOptimizer) {
       {"share", "scatter"},  {"seed", "7"},
       {"optimizer", "adam"}, {"momentum", "0.9"},
       {"amsgrad", "true"},   {"loss_scale", "2"},
-      {"sampler_seed", "7"}, {"epoch_mean", "dataset"}};
+      {"sampler_seed", "7"}, {"epoch_mean", "dataset"},
+      {"freeze", "conv*"},   {"init_skip", "fc*"}};
   for (const auto& [name, value] : changes) {
     const RunConfig before;
     RunConfig now = before;
@@ -104,14 +105,18 @@ TEST(KeptSettings, OtherSettingsMayChange) {
   before.optimizer.momentum = 0.9;
   before.exec.loss_scale = ExecOptions::kDynamicScale;
   before.model.init = "weights";
+  before.model.init_skip = "fc*";
   RunConfig now = before;
   now.optimizer.momentum = 0.5;
   now.exec.loss_scale = 1024;
   now.model.init = "";
+  now.model.init_skip = "";
   now.data.source = "/moved";
   now.training.epochs = 9;
   now.training.batch_size = 7;
   now.optimizer.lr = 3;
+  now.optimizer.lr_factor = "fc*=2";
+  now.optimizer.weight_decay_factor = "fc*=2";
   now.schedule.kind = ScheduleKind::cosine;
   now.strategy.kind = StrategyKind::hogwild;
   now.ranks.nproc = 4;

@@ -261,6 +261,39 @@ TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   refused("fewer.safetensors", "no tensor 'conv2.bias'");
 }
 
+TEST(Weights, SkippedTensorsMayHaveAnotherShapeOrBeOnOneSideOnly) {
+  const Scratch scratch;
+  const auto net = model_of("net");
+  const auto target = state_of(*net);
+  std::vector<NamedTensor> file = {{"head.scale", at::randn({2})}};
+  for (const auto& [name, tensor] : target) {
+    if (name != "fc2.bias") {
+      file.push_back({name, name == "fc2.weight" ? at::randn({3}) : tensor + 1});
+    }
+  }
+  write_torch_file(scratch / "file.pt", file);
+  std::vector<at::Tensor> before;
+  for (const auto& entry : target) {
+    before.push_back(entry.tensor.detach().clone());
+  }
+  load_weights(scratch / "file.pt", target, {"fc2.*", "head.*"});
+  for (size_t i = 0; i < target.size(); ++i) {
+    const bool skipped = target[i].name.rfind("fc2.", 0) == 0;
+    EXPECT_TRUE(target[i].tensor.equal(skipped ? before[i] : before[i] + 1))
+        << target[i].name;
+  }
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { load_weights(scratch / "file.pt", target, {"fc2.*"}); }),
+      HasSubstr("'head.scale' that the model does not have"));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        load_weights(scratch / "file.pt", target, {"fc2.*", "heat.*"});
+      }),
+      HasSubstr("init_skip has the pattern 'heat.*', which matches no tensor, did you "
+                "mean 'head.*'?"));
+}
+
 TEST(Weights, FilesWithoutAStateDictAreRejected) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -191,6 +192,95 @@ TEST_P(OnednnModel, TwoMicroBatchesMayBeInFlight) {
   EXPECT_THROW(
       compiled_.executor->backward(0, {}, context_of(true), compiled_.sink),
       InternalError);
+}
+
+// Freezes the parameters whose names begin with one of `starts`.
+std::unique_ptr<Model> frozen(
+    std::unique_ptr<Model> model, const std::vector<std::string>& starts) {
+  for (const auto& [name, tensor] : model->parameters()) {
+    for (const auto& start : starts) {
+      if (name.rfind(start, 0) == 0) {
+        tensor.set_requires_grad(false);
+      }
+    }
+  }
+  return model;
+}
+
+// Returns the names of the first k layers with parameters for all k, then the name of
+// each layer, then of one parameter of the first and of the last layer.
+std::vector<std::vector<std::string>> ways_to_freeze(const Model& model) {
+  std::vector<std::string> layers;
+  for (const auto& entry : model.parameters()) {
+    const auto layer = entry.name.substr(0, entry.name.rfind('.') + 1);
+    if (layers.empty() || layers.back() != layer) {
+      layers.push_back(layer);
+    }
+  }
+  std::vector<std::vector<std::string>> ways;
+  for (size_t k = 1; k < layers.size(); ++k) {
+    ways.emplace_back(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(k));
+    ways.push_back({layers[k]});
+  }
+  ways.push_back({layers.front() + "weight"});
+  ways.push_back({layers.back() + "bias"});
+  return ways;
+}
+
+// Returns the gradients of two batches, the buffers, the sums and the reported slots,
+// by name. Frozen parameters have no gradient.
+std::map<std::string, at::Tensor> results_of(Rig& rig, const Batch& a, const Batch& b) {
+  std::map<std::string, at::Tensor> results;
+  results["sums"] = rig.step(a, context_of(true)) + rig.step(b, context_of(true));
+  const Arena& gradients = rig.arenas.gradients();
+  for (const size_t slot : rig.sink.slots) {
+    results["gradient of " + gradients.layout().slots()[slot].name] =
+        gradients.view(slot);
+  }
+  const Arena& buffers = rig.arenas.buffers();
+  for (size_t i = 0; i < buffers.layout().slots().size(); ++i) {
+    results[buffers.layout().slots()[i].name] = buffers.view(i);
+  }
+  return results;
+}
+
+TEST_P(OnednnModel, FrozenLayersDoNotChangeTheOtherGradients) {
+  const Numerics all[] = {
+      {},
+      {at::kFloat, at::kBFloat16},
+      {at::kFloat, at::kFloat, Rounding::bf16},
+      {at::kFloat, at::kFloat, Rounding::fp16_o2}};
+  for (const auto& numerics : all) {
+    StageOptions options = stage();
+    options.numerics = numerics;
+    Rig whole(model(), &make_compiled_executor, options);
+    const auto expected = results_of(whole, batch(0, 6), batch(9, 6));
+    for (const auto& way : ways_to_freeze(*whole.model)) {
+      Rig rig(frozen(model(), way), &make_compiled_executor, options);
+      size_t trained = 0;
+      for (const auto& tensor : rig.arenas.tensors()) {
+        trained += tensor.requires_grad() ? 1 : 0;
+      }
+      const auto found = results_of(rig, batch(0, 6), batch(9, 6));
+      EXPECT_EQ(rig.sink.slots.size(), 2 * trained) << way[0];
+      for (const auto& [name, values] : found) {
+        EXPECT_TRUE(values.equal(expected.at(name))) << name << ", frozen " << way[0];
+      }
+    }
+  }
+}
+
+TEST_P(OnednnModel, UsesChangedFrozenParameters) {
+  const auto changed = [&](MakeExecutor make) {
+    Rig rig(frozen(model(), ways_to_freeze(*model()).front()), make, stage());
+    rig.step(batch(0, 6), context_of(true));
+    for (const auto& range : rig.arenas.parameters().layout().ranges()) {
+      rig.arenas.parameters().slice(range).mul_(0.75);
+      rig.executor->parameters_changed(range);
+    }
+    return rig.step(batch(7, 6), context_of(true));
+  };
+  expect_close(changed(&make_compiled_executor), changed(&make_eager_executor), "sums");
 }
 
 const auto kZoo = testing::Values(

@@ -7,6 +7,7 @@ Needs torch only (no numpy, no safetensors package). One rank has one thread.
 import argparse
 import ctypes
 import datetime
+import fnmatch
 import gzip
 import hmac
 import json
@@ -158,6 +159,29 @@ def make_optimizer(name, parameters, lr):
     return kind(parameters, lr=lr)
 
 
+def factor_of(factors, name):
+    """The factor of the first pattern that matches, of "PATTERN=FACTOR,..."."""
+    for entry in factors.split(","):
+        pattern, _, factor = entry.rpartition("=")
+        if fnmatch.fnmatchcase(name, pattern):
+            return float(factor)
+    return 1.0
+
+
+def fine_tune(args, net):
+    """Freezes parameters and makes the optimizer with a group for each of the others."""
+    for name, parameter in net.named_parameters():
+        frozen = any(fnmatch.fnmatchcase(name, p) for p in args.freeze.split(","))
+        parameter.requires_grad_(not frozen)
+    trained = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
+    optimizer = make_optimizer(
+        args.optimizer, [{"params": [p]} for _, p in trained], args.lr)
+    for (name, _), group in zip(trained, optimizer.param_groups):
+        group["lr"] *= factor_of(args.lr_factor, name)
+        group["weight_decay"] *= factor_of(args.weight_decay_factor, name)
+    return optimizer
+
+
 # Losses by the names of --loss. The outputs of Net are log-probabilities.
 LOSSES = {
     "auto": F.nll_loss,
@@ -202,8 +226,8 @@ def train_rank(rank, args, meeting):
     net.load_state_dict(torch.load(args.init))
     if args.noise:
         add_noise(net, args.noise)
+    optimizer = fine_tune(args, net)
     model = DistributedDataParallel(net) if together else net
-    optimizer = make_optimizer(args.optimizer, model.parameters(), args.lr)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     shards = args.world if args.one_process else 1
     for epoch in range(args.epochs):
@@ -405,7 +429,8 @@ def main():
 
     command(train, data="", init="", world=1, one_process=False, optimizer="sgd",
             lr=0.1, batch_size=8, epochs=1, seed=0, precision="fp64", reduction="mean",
-            loss="auto", noise=0, stride=1)
+            loss="auto", noise=0, stride=1, freeze=",", lr_factor=",",
+            weight_decay_factor=",")
     command(save, model="net", dtype="float32", seed=1, out="")
     command(logits, model="net", weights="", inputs="", out="")
     command(same, first="", second="")

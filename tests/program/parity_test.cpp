@@ -32,6 +32,8 @@ struct Training {
   size_t epochs = 4;
   std::string executor = "eager";
   std::string loss = "auto";
+  // Further arguments of both programs.
+  std::vector<std::string> more = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Training& training) {
@@ -89,16 +91,18 @@ void make_data(const Training& training, const Scratch& scratch) {
 
 // Arguments of both programs. The global batch is 8 for both numbers of ranks.
 std::vector<std::string> settings(const Training& training, const Scratch& scratch) {
-  return {"--data",       scratch / "digits",
-          "--init",       scratch / "initial.pt",
-          "--optimizer",  training.optimizer,
-          "--lr",         training.lr,
-          "--batch-size", std::to_string(8 / training.world),
-          "--epochs",     std::to_string(training.epochs),
-          "--seed",       "3",
-          "--precision",  training.precision,
-          "--reduction",  training.reduction,
-          "--loss",       training.loss};
+  std::vector<std::string> both = {"--data",       scratch / "digits",
+                                   "--init",       scratch / "initial.pt",
+                                   "--optimizer",  training.optimizer,
+                                   "--lr",         training.lr,
+                                   "--batch-size", std::to_string(8 / training.world),
+                                   "--epochs",     std::to_string(training.epochs),
+                                   "--seed",       "3",
+                                   "--precision",  training.precision,
+                                   "--reduction",  training.reduction,
+                                   "--loss",       training.loss};
+  both.insert(both.end(), training.more.begin(), training.more.end());
+  return both;
 }
 
 // Writes the initial weights too.
@@ -171,6 +175,20 @@ std::string name_of(const testing::TestParamInfo<Training>& info) {
   return info.param.name;
 }
 
+// A frozen convolution, and groups with factors 0.5 and 4 and 0, which overlap.
+Training fine_tuning(int world, const std::string& optimizer, const std::string& lr) {
+  Training training{
+      "fine_tuning_" + std::to_string(world), world, optimizer, lr, "fp64"};
+  training.more = {
+      "--freeze",
+      "conv1.*,conv2.bias",
+      "--lr-factor",
+      "conv2.weight=0.5,*.weight=1,fc?.bias=4",
+      "--weight-decay-factor",
+      "*.bias=0,fc*=2"};
+  return training;
+}
+
 using ParityFloat64 = Parity;
 
 TEST_P(ParityFloat64, EveryLossIsPyTorchs) {
@@ -193,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
         Training{"tutorial_003", 2, "adadelta", "1", "fp64", "mean", 28, 1},
         Training{
             "softmax_2", 2, "adam", "0.001", "fp64", "mean", 14, 4, "eager",
-            "softmax_cross_entropy"}),
+            "softmax_cross_entropy"},
+        fine_tuning(1, "sgd", "0.02"), fine_tuning(2, "adamw", "0.001")),
     name_of);
 
 using ParityFloat32 = Parity;

@@ -98,6 +98,10 @@ struct ModelSettings {
   bool dropout = true;
   LossKind loss = LossKind::automatic;
   Reduction reduction = Reduction::mean;
+  // Patterns of names (config/name_patterns.h): tensors that are not loaded from
+  // `init`, and parameters that are not trained.
+  std::string init_skip;
+  std::string freeze;
 
   /// Returns the value of the setting `model`: the model's name, or the path of its
   /// file.
@@ -129,6 +133,21 @@ struct ModelSettings {
             "torch.save(state_dict); empty: random, or those of a network file")
         .local()
         .kept(ResumeRule::value_or_empty);
+    table
+        .add(
+            "init_skip", &O::init_skip,
+            "tensors that are not loaded from `init`: comma-separated patterns, such "
+            "as "
+            "'fc.*'")
+        .kept(ResumeRule::value_or_empty);
+    // A checkpoint has no optimizer state of frozen parameters, so a resumed run cannot
+    // begin to train them.
+    table
+        .add(
+            "freeze", &O::freeze,
+            "parameters that are not trained: comma-separated patterns, such as "
+            "'conv1.*,layer1.*'")
+        .kept();
     table.add("dropout", &O::dropout, "use the dropout layers of the model").kept();
     table.add("loss", &O::loss, "loss that training minimises").kept();
     table.add("reduction", &O::reduction, "reduction of the loss over the global batch")

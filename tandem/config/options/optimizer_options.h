@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tandem/config/options/setting.h"
 
@@ -40,6 +41,10 @@ struct OptimizerOptions {
   bool amsgrad = false;
   // Decay rate that applies only to adadelta.
   double rho = 0.9;
+  // Factors per pattern of names (config/name_patterns.h), such as "fc.*=0.1". The
+  // first pattern that matches a parameter counts.
+  std::string lr_factor = {};
+  std::string weight_decay_factor = {};
 
   template <typename Table>
   static void describe(Table& table) {
@@ -60,6 +65,13 @@ struct OptimizerOptions {
     table.add(
         "decay_bias_and_norm", &O::decay_bias_and_norm,
         "weight decay also for biases and norms, as in PyTorch");
+    table.add(
+        "lr_factor", &O::lr_factor,
+        "factors on the learning rate per pattern of parameters, such as "
+        "'conv1.*=0.1,fc.*=10'");
+    table.add(
+        "weight_decay_factor", &O::weight_decay_factor,
+        "factors on the weight decay per pattern of parameters, such as 'fc.*=0'");
     table
         .add(
             "eps", &O::eps,

@@ -1,5 +1,7 @@
 #include "tandem/exec/compiled/bound_layers.h"
 
+#include <ATen/ops/zeros_like.h>
+
 #include <map>
 #include <string>
 #include <utility>
@@ -41,7 +43,8 @@ class Binder {
   std::vector<BoundLayer> bind(const std::vector<Layer>& layers) const {
     std::vector<BoundLayer> bound;
     for (const auto& fused : fuse_relus(layers)) {
-      bound.push_back({fused, tensors_of(fused.layer), slots_of(fused.layer)});
+      bound.push_back(
+          {fused, tensors_of(fused.layer), trainable(slots_of(fused.layer))});
     }
     return bound;
   }
@@ -56,17 +59,34 @@ class Binder {
                : std::vector<size_t>{slots_.at(layer.name + ".bias"), weight->second};
   }
 
+  std::vector<size_t> trainable(const std::vector<size_t>& slots) const {
+    std::vector<size_t> found;
+    for (const size_t slot : slots) {
+      if (arenas_.tensors()[slot].requires_grad()) {
+        found.push_back(slot);
+      }
+    }
+    return found;
+  }
+
   LayerTensors tensors_of(const Layer& layer) const {
     const auto slots = slots_of(layer);
     if (slots.empty()) {
       return {};
     }
+    const bool trained = !trainable(slots).empty();
     return {
         {tensors_.at(layer.name + ".weight"), tensors_.at(layer.name + ".bias"),
          buffer(layer.name + ".running_mean"), buffer(layer.name + ".running_var"),
          buffer(layer.name + ".num_batches_tracked")},
-        arenas_.gradients().view(slots[1]),
-        arenas_.gradients().view(slots[0])};
+        trained ? gradient(slots[1]) : at::Tensor(),
+        trained ? gradient(slots[0]) : at::Tensor()};
+  }
+
+  at::Tensor gradient(size_t slot) const {
+    const at::Tensor& parameter = arenas_.tensors()[slot];
+    return parameter.requires_grad() ? arenas_.gradients().view(slot)
+                                     : at::zeros_like(parameter.detach());
   }
 
   at::Tensor buffer(const std::string& name) const {

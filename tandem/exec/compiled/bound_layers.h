@@ -25,16 +25,24 @@ struct FusedLayer {
 /// A layer's parameters and buffers, and the slices of the gradient arena that belong
 /// to the parameters. The tensors are contiguous, or undefined if the layer has no such
 /// tensor.
+///
+/// If only some parameters of a layer are frozen, operations compute the gradients of
+/// all of them; those of frozen parameters are not in the arena. If all are frozen, the
+/// gradients are undefined.
 struct LayerTensors : LayerState {
   at::Tensor weight_grad;
   at::Tensor bias_grad;
+
+  /// Returns whether the layer has trainable parameters.
+  bool is_trained() const {
+    return weight_grad.defined();
+  }
 };
 
 struct BoundLayer {
   FusedLayer fused;
   LayerTensors tensors;
-  // Indices of the slots of the bias and of the weight in the arenas' layout. Empty if
-  // the layer has no parameters.
+  // Indices of the slots of the trainable bias and weight in the arenas' layout.
   std::vector<size_t> slots;
 };
 

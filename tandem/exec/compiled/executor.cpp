@@ -43,7 +43,7 @@ struct Plan {
   at::Tensor output;
   // Gradient of the output, written before backward.
   at::Tensor grad_output;
-  // Gradient of the input; undefined on the first stage.
+  // Gradient of the input; undefined unless StageOptions::wants_input_gradient().
   at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
@@ -68,15 +68,27 @@ Numerics on_this_cpu(Numerics numerics) {
   return numerics;
 }
 
-// Returns the index of the first layer whose gradients are needed. In the model's first
-// stage, it is the first layer with parameters, or the number of layers if no layer has
-// any. In other stages, it is 0.
-size_t first_with_gradient(const std::vector<BoundLayer>& layers, bool first_stage) {
+// Returns the index of the first layer whose gradients are needed. If the gradient of
+// the stage's input is needed, it is 0. Otherwise it is the first layer with trainable
+// parameters, or the number of layers if no layer has any.
+size_t first_with_gradient(
+    const std::vector<BoundLayer>& layers, bool wants_input_gradient) {
   size_t first = 0;
-  while (first_stage && first < layers.size() && layers[first].slots.empty()) {
+  while (!wants_input_gradient && first < layers.size() &&
+         layers[first].slots.empty()) {
     ++first;
   }
   return first;
+}
+
+// Sets FusedLayer::first in the model's first stage.
+void mark_first(std::vector<BoundLayer>& layers) {
+  for (auto& bound : layers) {
+    if (bound.tensors.weight.defined()) {
+      bound.fused.first = true;
+      return;
+    }
+  }
 }
 
 class OnednnExecutor : public StageExecutor {
@@ -87,9 +99,13 @@ class OnednnExecutor : public StageExecutor {
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         layers_(bind_layers(layers_in(*model.graph()).layers, arenas)),
-        first_with_gradient_(first_with_gradient(layers_, options.first)) {
-    if (options_.first && first_with_gradient_ < layers_.size()) {
-      layers_[first_with_gradient_].fused.first = true;
+        first_with_gradient_(
+            first_with_gradient(layers_, options.wants_input_gradient())) {
+    if (options_.first) {
+      mark_first(layers_);
+    }
+    for (const auto& segment : arenas.parameters().layout().segments()) {
+      is_trainable_.push_back(segment.trainable);
     }
     bool bf16 = false;
     for (auto& bound : layers_) {
@@ -109,11 +125,12 @@ class OnednnExecutor : public StageExecutor {
     if (context.training && options_.first && numerics_.rounding == Rounding::fp16_o2) {
       round_to_fp16(plan.input_tensor.numel(), plan.input_tensor.data_ptr<float>());
     }
-    const OnednnPass pass{
-        {context.seed, context.epoch, batch.first_position, batch.position_stride},
-        parameters_version_};
-    for (const auto& op : plan.ops) {
-      op->forward(pass);
+    OnednnPass pass{
+        {context.seed, context.epoch, batch.first_position, batch.position_stride}};
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      pass.parameters_version =
+          layers_[i].tensors.is_trained() ? parameters_version_ : frozen_version_;
+      plan.ops[i]->forward(pass);
     }
     plan.output_change.run(stream_);
     plan.targets = batch.targets.contiguous();
@@ -150,15 +167,18 @@ class OnednnExecutor : public StageExecutor {
       run_backward(plan, i, context, sink);
     }
     accumulate_ = true;
-    if (options_.first) {
+    if (!options_.wants_input_gradient()) {
       return {};
     }
     plan.grad_input_change.run(stream_);
     return plan.grad_input.clone();
   }
 
-  void parameters_changed(const ArenaRange&) override {
+  void parameters_changed(const ArenaRange& range) override {
     ++parameters_version_;
+    if (!is_trainable_.at(static_cast<size_t>(range.segment))) {
+      ++frozen_version_;
+    }
   }
 
   void zero_gradients() override {
@@ -211,7 +231,7 @@ class OnednnExecutor : public StageExecutor {
     for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
       grad = plan.ops[i]->plan_backward(grad, wants_input_grad(i));
     }
-    if (!options_.first) {
+    if (options_.wants_input_gradient()) {
       plan.grad_input = tensor_over(
           plan, plan.grad_input_change.plan(grad, plain_desc(dims), context));
     }
@@ -224,7 +244,7 @@ class OnednnExecutor : public StageExecutor {
   }
 
   bool wants_input_grad(size_t index) const {
-    return !options_.first || index > first_with_gradient_;
+    return options_.wants_input_gradient() || index > first_with_gradient_;
   }
 
   void run_backward(
@@ -255,7 +275,11 @@ class OnednnExecutor : public StageExecutor {
   size_t first_with_gradient_;
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;
+  // True for the segments of the parameters that are trainable.
+  std::vector<bool> is_trainable_;
+  // Version of all parameters, and of the parameters of frozen layers.
   int64_t parameters_version_ = 0;
+  int64_t frozen_version_ = 0;
   // True if the next backward adds to the gradient arena instead of overwriting it.
   bool accumulate_ = true;
 };
@@ -279,9 +303,6 @@ std::string compiled_obstacle(
            "--buffers sync needs";
   }
   for (const auto& tensor : arenas.tensors()) {
-    if (!tensor.requires_grad()) {
-      return "some parameters are frozen";
-    }
     if (!tensor.is_contiguous()) {
       return "some parameters are not contiguous, as with --channels-last";
     }

@@ -36,7 +36,8 @@ class OnednnOp {
   virtual void forward(const OnednnPass& pass) = 0;
 
   /// Writes the parameters' gradients into the gradient arena, or adds them to it if
-  /// `accumulate` is true. Called before backward_input().
+  /// `accumulate` is true. For a frozen layer, only prepares the output's gradient
+  /// (LayerTensors::is_trained()). Called before backward_input().
   virtual void backward_parameters(bool accumulate) {
     static_cast<void>(accumulate);
   }

@@ -104,6 +104,13 @@ void StageLink::send_activations(
                    message, pipeline_.rank() + 1, tag_of(micro_batch), "activations")};
 }
 
+void StageLink::wait_for_activations(int64_t micro_batch) {
+  const auto sent = activations_.find(micro_batch);
+  TANDEM_CHECK(sent != activations_.end(), "activations that were not sent");
+  sent->second.work->wait();
+  activations_.erase(sent);
+}
+
 at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
   const auto sent = activations_.find(micro_batch);
   TANDEM_CHECK(

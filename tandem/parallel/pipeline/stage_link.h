@@ -44,6 +44,10 @@ class StageLink {
   /// or until finish(). Not for the last stage.
   void send_activations(int64_t micro_batch, const at::Tensor& output, bool training);
 
+  /// Waits until the next stage has received the sent activations, whose gradient is
+  /// not needed. Not for the last stage.
+  void wait_for_activations(int64_t micro_batch);
+
   /// Receives the gradient of the sent activations from the next stage. Not for the
   /// last stage.
   at::Tensor receive_gradient(int64_t micro_batch);

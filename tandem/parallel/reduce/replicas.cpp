@@ -72,7 +72,9 @@ void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
 
 void broadcast_arena(Communicator& comm, Arena& arena) {
   for (const auto& range : arena.layout().ranges()) {
-    comm.broadcast(arena.slice(range), 0, arena.name())->wait();
+    if (arena.holds(range.segment)) {
+      comm.broadcast(arena.slice(range), 0, arena.name())->wait();
+    }
   }
 }
 

@@ -32,7 +32,7 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas);
 /// `how`. Collective.
 void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
-/// Broadcasts rank 0's copy of `arena` to all ranks. Collective.
+/// Broadcasts rank 0's copy of the segments with memory to all ranks. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);
 
 }  // namespace tandem

@@ -19,7 +19,8 @@ namespace tandem {
 namespace {
 
 // Pipeline parallelism on a grid of stages x replicas. Activations are sent from stage
-// to stage; gradients are reduced over the ranks with the same stage.
+// to stage; gradients are reduced over the ranks with the same stage. Backward ends at
+// the first stage with trainable parameters.
 class Pipeline : public Strategy {
  public:
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)
@@ -170,6 +171,12 @@ class Pipeline : public Strategy {
   }
 
   void backward(int64_t micro_batch, int64_t count, const StepContext& context) {
+    if (grid_.stage < parts_.first_trained_stage) {
+      // Waits, because the executor will reuse the memory of the activations.
+      link_.wait_for_activations(micro_batch);
+      --in_flight_;
+      return;
+    }
     const bool last_of_step = micro_batch + 1 == count;
     if (last_of_step) {
       reducer_.begin(context.trace);
@@ -180,7 +187,7 @@ class Pipeline : public Strategy {
     const auto input_gradient =
         parts_.executor.backward(slot_of(micro_batch, count), gradient, context, sink);
     --in_flight_;
-    if (!link_.first()) {
+    if (grid_.stage > parts_.first_trained_stage) {
       link_.send_gradient(micro_batch, input_gradient);
     }
   }

@@ -31,7 +31,10 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
   for (const Arena* arena : optimizer.state()) {
     const auto& slots = arena->layout().slots();
     for (size_t i = 0; i < slots.size(); ++i) {
-      state.optimizer.push_back({arena->name() + "/" + slots[i].name, arena->view(i)});
+      if (arena->holds(slots[i].segment)) {
+        state.optimizer.push_back(
+            {arena->name() + "/" + slots[i].name, arena->view(i)});
+      }
     }
   }
   return state;

@@ -85,12 +85,14 @@ class ShardedUpdate : public UpdateRule {
   }
 
  private:
-  // Scatters the first replica's trainable segments. Broadcasts the other segments,
-  // which no rank updates.
+  // Scatters the first replica's trainable segments. Broadcasts other segments with
+  // memory, such as the state of a GradScaler, which every rank updates.
   void scatter(Arena& arena) {
     for (const auto& range : arena.layout().ranges()) {
       if (!arena.layout().segments()[static_cast<size_t>(range.segment)].trainable) {
-        replicas_.broadcast(arena.slice(range), 0, arena.name())->wait();
+        if (arena.holds(range.segment)) {
+          replicas_.broadcast(arena.slice(range), 0, arena.name())->wait();
+        }
         continue;
       }
       const auto mine = arena.slice(share_of(range, replicas_));

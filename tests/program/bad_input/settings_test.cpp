@@ -92,6 +92,28 @@ INSTANTIATE_TEST_SUITE_P(
             "StatisticsInCompiledLayers",
             {"--executor", "onednn", "--buffers", "sync", "--model", "convnet_bn"},
             {"--buffers sync", "--executor eager"}),
+        setting(
+            "FrozenPatternWithoutMatch",
+            {"--model", "net", "--freeze", "conv1.*,convv2.*", "--nproc", "3"},
+            {"'convv2.*'", "did you mean 'conv2.*'?", "change --freeze"}),
+        setting(
+            "AllFrozen", {"--freeze", "*", "--nproc", "2"},
+            {"all 2 parameters are frozen", "--freeze"}),
+        setting(
+            "SkippedWithoutInit", {"--init-skip", "fc.*"},
+            {"init_skip is 'fc.*'", "init is empty", "--init"}),
+        setting(
+            "FactorWithoutNumber", {"--lr-factor", "fc.*=high"},
+            {"'fc.*=high'", "PATTERN=FACTOR", "--lr-factor"}),
+        setting(
+            "EmptyPattern", {"--weight-decay-factor", "fc.*=0,"},
+            {"weight_decay_factor has the entry ''", "--weight-decay-factor"}),
+        BadInputCase{
+            "SkippedPatternWithoutMatch",
+            train({"--init", "@/checkpoint", "--init-skip", "fd.*", "--nproc", "3"}),
+            2,
+            {"init_skip has the pattern 'fd.*'", "'fc.*'"},
+            &with_checkpoint},
         // Two ranks: half of the samples must not fit into the memory of a rank.
         BadInputCase{
             "LargerThanMemory",

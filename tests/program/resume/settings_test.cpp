@@ -193,6 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
             "optimizer",
             {"--optimizer", "adam"},
             {"optimizer is \"adam\"", "expected \"sgd\""}},
+        Refused{"freeze", {"--freeze", "fc.bias"}, {"freeze is \"fc.bias\""}},
         Refused{"momentum", {"--momentum", "0.9"}, {"momentum is 0.9", "expected 0.0"}},
         Refused{"dropout", {"--no-dropout"}, {"dropout is false", "expected true"}}),
     [](const auto& row) { return std::string(row.param.name); });

@@ -87,6 +87,9 @@ class BatchNorm : public OnednnOp {
       mean_grad_[i] = static_cast<float>(sum / count());
       slope_[i] = static_cast<float>(product / count() / (deviation * deviation));
     }
+    if (!tensors_.is_trained()) {
+      return;
+    }
     store_gradient(
         weight_grad_.data(), channels_, accumulate,
         tensors_.weight_grad.data_ptr<float>());

@@ -53,7 +53,9 @@ class Convolution : public OnednnOp {
     // layout.
     grad_output_ = relu_ ? grad_change_.plan(grad_output, output_.get_desc(), context_)
                          : grad_output;
-    plan_weights_gradient();
+    if (tensors_.is_trained()) {
+      plan_weights_gradient();
+    }
     return wants_input_grad ? plan_input_gradient() : memory();
   }
 
@@ -67,6 +69,9 @@ class Convolution : public OnednnOp {
     grad_change_.run(stream());
     if (relu_) {
       mask_gradient();
+    }
+    if (!tensors_.is_trained()) {
+      return;
     }
     weights_grad_change_.run(stream());
     if constexpr (kHasAmxKernels) {

@@ -52,14 +52,16 @@ class Linear : public OnednnOp {
   }
 
   // Changes the output's gradient to the gradient before the ReLU, and computes the
-  // bias's gradient.
+  // bias's gradient unless the layer is frozen.
   void finish_grad_output(bool accumulate) {
     grad_change_.run(stream());
     float* grad = data_of<float>(grad_output_);
     if (relu_) {
       rectify_gradient(data_of<float>(output_), count_ * out_, grad);
     }
-    add_rows(grad, count_, out_, accumulate, tensors_.bias_grad.data_ptr<float>());
+    if (tensors_.is_trained()) {
+      add_rows(grad, count_, out_, accumulate, tensors_.bias_grad.data_ptr<float>());
+    }
     if (context_.numerics.rounding == Rounding::bf16) {
       round_to_bf16(count_ * out_, grad);
     }
@@ -130,6 +132,9 @@ class Float32Linear : public Linear {
 
   void backward_parameters(bool accumulate) override {
     finish_grad_output(accumulate);
+    if (!tensors_.is_trained()) {
+      return;
+    }
     if (wide_product_ != nullptr) {
       multiply(
           {data_of<float>(grad_output_), 1, out_, data_of<float>(input_),
@@ -247,16 +252,9 @@ class Bf16Linear : public Linear {
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
-    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_weights>(
-        context_.engine, {}, pd_, source(), weights(OnednnType::f32), grad());
-    const memory diff_weights = make(pd.diff_weights_desc());
-    backward_weights_ = {
-        dnnl::inner_product_backward_weights(pd),
-        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
-         {DNNL_ARG_DIFF_DST,
-          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_DIFF_WEIGHTS, diff_weights}}};
-    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
+    if (tensors_.is_trained()) {
+      plan_weights_gradient();
+    }
     return wants_input_grad ? plan_input_gradient() : memory();
   }
 
@@ -288,6 +286,19 @@ class Bf16Linear : public Linear {
   }
   memory::desc grad() const {
     return any_desc({count_, out_}, OnednnType::bf16);
+  }
+
+  void plan_weights_gradient() {
+    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_weights>(
+        context_.engine, {}, pd_, source(), weights(OnednnType::f32), grad());
+    const memory diff_weights = make(pd.diff_weights_desc());
+    backward_weights_ = {
+        dnnl::inner_product_backward_weights(pd),
+        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
+         {DNNL_ARG_DIFF_DST,
+          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_DIFF_WEIGHTS, diff_weights}}};
+    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
   }
 
   memory plan_input_gradient() {
@@ -357,6 +368,9 @@ class AmxLinear : public Linear {
     finish_grad_output(accumulate);
     void* grad = rounded_grad_.get_data_handle();
     amx::round_grad(shape_, data_of<float>(grad_output_), grad);
+    if (!tensors_.is_trained()) {
+      return;
+    }
     in_parts(in_, [&](amx::Range inputs, void* scratch) {
       amx::linear_backward_weight(
           shape_, inputs, grad, data_of<Bf16>(input_), accumulate,

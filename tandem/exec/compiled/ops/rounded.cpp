@@ -68,7 +68,7 @@ class RoundedParameter {
       value_ = value;
       value = rounded_ = at::empty_like(value);
     }
-    if (round_gradient) {
+    if (round_gradient && gradient.defined()) {
       gradient_ = gradient;
       gradient = written_ = at::empty_like(gradient);
     }

@@ -95,6 +95,9 @@ class WinogradConvolution : public OnednnOp {
       rectify_gradient(
           data_of<float>(output_), elements_of(output_), data_of<float>(grad_output_));
     }
+    if (!tensors_.is_trained()) {
+      return;
+    }
     add_up();
     float* sums = data_of<float>(sums_);
     kernels_.finish(shape_, sums, accumulate, tensors_.weight_grad.data_ptr<float>());

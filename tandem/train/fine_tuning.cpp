@@ -1,0 +1,97 @@
+#include "tandem/train/fine_tuning.h"
+
+#include <ATen/ops/full.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/config/name_patterns.h"
+
+namespace tandem {
+
+namespace {
+
+std::vector<std::string> names_of(const std::vector<NamedTensor>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& entry : parameters) {
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
+bool has_trainable(const std::vector<NamedTensor>& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
+    return entry.tensor.requires_grad();
+  });
+}
+
+// Returns the index of a group, which is added if it is missing.
+int64_t find_or_add(std::vector<ParameterGroup>& groups, const ParameterGroup& wanted) {
+  const auto found =
+      std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
+        return group.lr_scale == wanted.lr_scale &&
+               group.weight_decay_scale == wanted.weight_decay_scale;
+      });
+  const auto index = found - groups.begin();
+  if (found == groups.end()) {
+    groups.push_back(wanted);
+  }
+  return index;
+}
+
+}  // namespace
+
+void freeze_parameters(const std::string& patterns, const Model& model) {
+  const auto parameters = model.parameters();
+  const auto frozen = parse_patterns("freeze", patterns);
+  check_patterns_match("freeze", frozen, names_of(parameters));
+  for (const auto& [name, tensor] : parameters) {
+    if (matches_any(frozen, name)) {
+      tensor.set_requires_grad(false);
+    }
+  }
+  if (!parameters.empty() && !has_trainable(parameters)) {
+    throw ConfigError(fmt::format(
+        "[model] all {} parameters are frozen, expected one or more to train; change "
+        "--freeze, or requires_grad of the model",
+        parameters.size()));
+  }
+}
+
+GroupedParameters group_parameters(
+    const OptimizerOptions& options, const Model& model) {
+  const auto rates = parse_pattern_factors("lr_factor", options.lr_factor);
+  const auto decays =
+      parse_pattern_factors("weight_decay_factor", options.weight_decay_factor);
+  GroupedParameters grouped;
+  // Tied weights have the group of their first name.
+  std::map<const at::TensorImpl*, int64_t> group_of_tensor;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.parameters()) {
+    const auto [entry, is_new] =
+        group_of_tensor.try_emplace(tensor.unsafeGetTensorImpl());
+    if (is_new) {
+      const bool decayed = options.decay_bias_and_norm || tensor.dim() >= 2;
+      entry->second = find_or_add(
+          grouped.groups,
+          {factor_of(rates, name), decayed ? factor_of(decays, name) : 0});
+      names.push_back(name);
+    }
+    grouped.group_of[name] = entry->second;
+  }
+  check_patterns_match("lr_factor", patterns_of(rates), names);
+  check_patterns_match("weight_decay_factor", patterns_of(decays), names);
+  return grouped;
+}
+
+int64_t find_first_trained_stage(const Model& stage, Communicator& comm) {
+  const auto mine = at::full({1}, has_trainable(stage.parameters()) ? 1 : 0, at::kLong);
+  const auto all = comm.stack(mine, "trained stages");
+  // The first ranks are the stages of the first pipeline.
+  const auto* trained = all.data_ptr<int64_t>();
+  return std::find(trained, trained + comm.size(), 1) - trained;
+}
+
+}  // namespace tandem
