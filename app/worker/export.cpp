@@ -9,36 +9,77 @@
 
 namespace tandem::app {
 
-int work_export(const Arguments& arguments) {
-  CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");
+namespace {
+
+struct ExportOptions {
   std::string checkpoint;
   std::string out;
+};
+
+size_t export_state_dict(const ExportOptions& options) {
+  const std::string path = model_file(options.checkpoint);
+  const auto model = parse_whole_model(read_file(path), path);
+  write_torch_file(options.out, model.tensors);
+  return model.tensors.size();
+}
+
+size_t export_safetensors(const ExportOptions& options) {
+  const std::string path = model_file(options.checkpoint);
+  const std::string bytes = read_file(path);
+  const auto model = parse_whole_model(bytes, path);
+  replace_file(options.out, bytes);
+  return model.tensors.size();
+}
+
+struct ExportFormat {
+  const char* suffix;
+  const char* help;
+  // Writes options.out. Returns the number of tensors.
+  size_t (*write)(const ExportOptions& options);
+};
+
+constexpr ExportFormat kFormats[] = {
+    {".pt", "weights for Python's torch.load", &export_state_dict},
+    {".pth", "the same", &export_state_dict},
+    {".safetensors", "weights, a copy of the checkpoint's file", &export_safetensors},
+};
+
+const ExportFormat& format_of(const std::string& out) {
+  std::string suffixes;
+  for (const auto& format : kFormats) {
+    if (ends_with(out, format.suffix)) {
+      return format;
+    }
+    suffixes += std::string(suffixes.empty() ? "" : ", ") + format.suffix;
+  }
+  throw ConfigError(
+      "[export] --out is '" + out + "', expected a name that ends in one of " +
+      suffixes + "; change --out");
+}
+
+std::string help_of_formats() {
+  std::string help;
+  for (const auto& format : kFormats) {
+    help += std::string(help.empty() ? "FILE" : "; FILE") + format.suffix + ": " +
+            format.help;
+  }
+  return help;
+}
+
+}  // namespace
+
+int work_export(const Arguments& arguments) {
+  CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");
+  ExportOptions options;
   app.add_option(
-         "--checkpoint", checkpoint,
+         "--checkpoint", options.checkpoint,
          "directory of a checkpoint or its model.safetensors; or directory of a run, "
          "for its newest checkpoint")
       ->required();
-  app.add_option(
-         "--out", out,
-         "FILE.pt or FILE.pth for Python's torch.load, or FILE.safetensors for a copy")
-      ->required();
+  app.add_option("--out", options.out, help_of_formats())->required();
   parse(app, arguments);
-
-  const bool is_torch = ends_with(out, ".pt") || ends_with(out, ".pth");
-  if (!is_torch && !ends_with(out, ".safetensors")) {
-    throw ConfigError(
-        "[export] --out is '" + out +
-        "', expected a name that ends in .pt, .pth or .safetensors; change --out");
-  }
-  const std::string path = model_file(checkpoint);
-  const std::string bytes = read_file(path);
-  const auto model = parse_whole_model(bytes, path);
-  if (is_torch) {
-    write_torch_file(out, model.tensors);
-  } else {
-    replace_file(out, bytes);
-  }
-  fmt::print("wrote {} tensors to {}\n", model.tensors.size(), out);
+  const size_t tensors = format_of(options.out).write(options);
+  fmt::print("wrote {} tensors to {}\n", tensors, options.out);
   return 0;
 }
 
