@@ -58,7 +58,9 @@ std::string train_built_in(const Scratch& scratch, ModelKind kind) {
   RunConfig config;
   config.model.kind = kind;
   config.exec.precision = Precision::fp32;
-  return train_network(scratch, name_of(kind), config, noise({1, 28, 28}, 10, 12));
+  return train_network(
+      scratch, std::string("built-in-") + name_of(kind), config,
+      noise({1, 28, 28}, 10, 12));
 }
 
 // Writes the files of a name for check_export.py, except for NAME-original.pt2.
