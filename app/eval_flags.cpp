@@ -2,7 +2,6 @@
 
 #include "app/command_line.h"
 #include "app/setting_flag.h"
-#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -15,18 +14,7 @@ EvalOptions parse_eval(const Arguments& arguments) {
          "directory of a checkpoint, its model.safetensors, or directory of a run (its "
          "newest checkpoint)")
       ->required();
-  app.add_option_function<std::string>(
-      "--model",
-      [&options](const std::string& path) {
-        if (!find_field("model", "--model").is_path(path)) {
-          throw ConfigError(
-              "[eval] --model is '" + path +
-              "', expected a network file, NET.pt2 or NET.pt; leave out --model");
-        }
-        options.network = path;
-      },
-      "NET.pt2 or NET.pt, the network file of the training (default: the copy in the "
-      "run's directory)");
+  add_network_file(app, options.network);
   app.add_option(
       "--data", options.data,
       "name or folder of a data set (default: that of the training)");

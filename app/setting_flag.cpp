@@ -1,7 +1,6 @@
 #include "app/setting_flag.h"
 
-#include <string>
-
+#include "tandem/base/error.h"
 #include "tandem/config/fields.h"
 
 namespace tandem::app {
@@ -34,6 +33,21 @@ CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name) {
     return app.add_flag("--" + word + ",!--no-" + word, help)->each(take);
   }
   return app.add_option_function<std::string>(field.flag(), take, help);
+}
+
+void add_network_file(CLI::App& app, std::string& path) {
+  app.add_option_function<std::string>(
+      "--model",
+      [&path](const std::string& text) {
+        if (!find_field("model", "--model").is_path(text)) {
+          throw ConfigError(
+              "[command line] --model is '" + text +
+              "', expected a network file, NET.pt2 or NET.pt; leave out --model");
+        }
+        path = text;
+      },
+      "NET.pt2 or NET.pt, the network file of the training (default: the copy in the "
+      "run's directory)");
 }
 
 }  // namespace tandem::app

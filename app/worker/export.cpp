@@ -1,44 +1,108 @@
 #include <fmt/core.h>
 
 #include "app/command_line.h"
+#include "app/setting_flag.h"
 #include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
+#include "tandem/graph/pt2_writer.h"
+#include "tandem/train/checkpoint_model.h"
 
 namespace tandem::app {
 
-int work_export(const Arguments& arguments) {
-  CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");
+namespace {
+
+struct ExportOptions {
   std::string checkpoint;
   std::string out;
+  // Network file; "" for the copy in the run's directory.
+  std::string network;
+};
+
+size_t export_state_dict(const ExportOptions& options) {
+  const std::string path = model_file(options.checkpoint);
+  const auto model = parse_whole_model(read_file(path), path);
+  write_torch_file(options.out, model.tensors);
+  return model.tensors.size();
+}
+
+size_t export_safetensors(const ExportOptions& options) {
+  const std::string path = model_file(options.checkpoint);
+  const std::string bytes = read_file(path);
+  const auto model = parse_whole_model(bytes, path);
+  replace_file(options.out, bytes);
+  return model.tensors.size();
+}
+
+size_t export_pt2(const ExportOptions& options) {
+  const auto loaded = load_checkpoint_graph(options.checkpoint, options.network);
+  const Graph& graph = *loaded.model->graph();
+  write_pt2(options.out, graph);
+  return parameters_of(graph).size() + buffers_of(graph).size();
+}
+
+struct ExportFormat {
+  const char* suffix;
+  const char* help;
+  // Writes options.out. Returns the number of tensors.
+  size_t (*write)(const ExportOptions& options);
+  // The file contains the network, not only its weights.
+  bool has_network = false;
+};
+
+constexpr ExportFormat kFormats[] = {
+    {".pt", "weights for Python's torch.load", &export_state_dict},
+    {".pth", "the same", &export_state_dict},
+    {".safetensors", "weights, a copy of the checkpoint's file", &export_safetensors},
+    {".pt2", "network and weights for Python's torch.export.load (2.9 or later)",
+     &export_pt2, true},
+};
+
+const ExportFormat& format_of(const std::string& out) {
+  std::string suffixes;
+  for (const auto& format : kFormats) {
+    if (ends_with(out, format.suffix)) {
+      return format;
+    }
+    suffixes += std::string(suffixes.empty() ? "" : ", ") + format.suffix;
+  }
+  throw ConfigError(
+      "[export] --out is '" + out + "', expected a name that ends in one of " +
+      suffixes + "; change --out");
+}
+
+std::string help_of_formats() {
+  std::string help;
+  for (const auto& format : kFormats) {
+    help += std::string(help.empty() ? "FILE" : "; FILE") + format.suffix + ": " +
+            format.help;
+  }
+  return help;
+}
+
+}  // namespace
+
+int work_export(const Arguments& arguments) {
+  CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");
+  ExportOptions options;
   app.add_option(
-         "--checkpoint", checkpoint,
+         "--checkpoint", options.checkpoint,
          "directory of a checkpoint or its model.safetensors; or directory of a run, "
          "for its newest checkpoint")
       ->required();
-  app.add_option(
-         "--out", out,
-         "FILE.pt or FILE.pth for Python's torch.load, or FILE.safetensors for a copy")
-      ->required();
+  app.add_option("--out", options.out, help_of_formats())->required();
+  add_network_file(app, options.network);
   parse(app, arguments);
-
-  const bool is_torch = ends_with(out, ".pt") || ends_with(out, ".pth");
-  if (!is_torch && !ends_with(out, ".safetensors")) {
+  const ExportFormat& format = format_of(options.out);
+  if (!options.network.empty() && !format.has_network) {
     throw ConfigError(
-        "[export] --out is '" + out +
-        "', expected a name that ends in .pt, .pth or .safetensors; change --out");
+        "[export] --model is '" + options.network + "', but " + format.suffix +
+        " files contain only weights; leave out --model");
   }
-  const std::string path = model_file(checkpoint);
-  const std::string bytes = read_file(path);
-  const auto model = parse_whole_model(bytes, path);
-  if (is_torch) {
-    write_torch_file(out, model.tensors);
-  } else {
-    replace_file(out, bytes);
-  }
-  fmt::print("wrote {} tensors to {}\n", model.tensors.size(), out);
+  const size_t tensors = format.write(options);
+  fmt::print("wrote {} tensors to {}\n", tensors, options.out);
   return 0;
 }
 

@@ -48,7 +48,8 @@ struct Value {
   std::string name;
   at::ScalarType dtype = at::kFloat;
   std::vector<Size> shape;
-  // Name in Python's state_dict(), for a parameter or a buffer.
+  // Name in Python's state_dict(), for a parameter or a buffer. Name of the attribute
+  // of Python's module, for a constant; may be "".
   std::string state_name = {};
   // Tensor of a parameter, buffer or constant. Copies of the graph and models that run
   // it share this tensor.

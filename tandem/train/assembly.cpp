@@ -31,24 +31,6 @@ Grid grid_of(const StrategyOptions& options, const Communicator& comm) {
              : Grid{1, comm.size(), 0, comm.rank()};
 }
 
-ModelOptions model_options(
-    const RunConfig& config, const Dataset& data,
-    const std::shared_ptr<StatisticsGroup>& statistics) {
-  const int64_t border = 2 * row_of(config.model.kind).pad;
-  ModelOptions options;
-  options.input = {data.channels, data.height + border, data.width + border};
-  options.num_classes = data.num_classes;
-  options.seed = static_cast<uint64_t>(config.training.seed);
-  options.dtype = numerics_of(config.exec).storage;
-  options.dropout = config.model.dropout;
-  if (statistics != nullptr) {
-    options.stack_statistics = [statistics](const at::Tensor& mine) {
-      return statistics->stack(mine);
-    };
-  }
-  return options;
-}
-
 // A pipeline needs the graph of a program's own module.
 void record_for_stages(
     const RunConfig& config, const ModelOptions& options, Model& model) {
@@ -78,11 +60,14 @@ std::unique_ptr<Model> model_of(
         "[model] --buffers sync does not apply to the program's own model, which "
         "computes its batch norm; change --buffers to broadcast or average");
   }
-  const ModelOptions options = model_options(config, train, statistics);
-  auto model = own ? std::move(own)
-               : config.model.kind == ModelKind::file
-                   ? load_model_file(network_file(config), options)
-                   : make_model(config.model.kind, options);
+  ModelOptions options = model_options(
+      config, {train.channels, train.height, train.width}, train.num_classes);
+  if (statistics != nullptr) {
+    options.stack_statistics = [statistics](const at::Tensor& mine) {
+      return statistics->stack(mine);
+    };
+  }
+  auto model = own ? std::move(own) : make_model(config, options);
   record_for_stages(config, options, *model);
   // A resumed run gets the weights of its checkpoint, and the file of config.model.init
   // may no longer exist.
@@ -283,6 +268,25 @@ Assembly assemble(
     check_all_ranks_step_together(*parts.strategy, comm, name_of(config.strategy.kind));
   }
   return parts;
+}
+
+ModelOptions model_options(
+    const RunConfig& config, const InputShape& image, int64_t num_classes) {
+  const int64_t border = 2 * row_of(config.model.kind).pad;
+  ModelOptions options;
+  options.input = {image.channels, image.height + border, image.width + border};
+  options.num_classes = num_classes;
+  options.seed = static_cast<uint64_t>(config.training.seed);
+  options.dtype = numerics_of(config.exec).storage;
+  options.dropout = config.model.dropout;
+  return options;
+}
+
+std::unique_ptr<Model> make_model(
+    const RunConfig& config, const ModelOptions& options) {
+  return config.model.kind == ModelKind::file
+             ? load_model_file(network_file(config), options)
+             : make_model(config.model.kind, options);
 }
 
 Loss loss_of(const RunConfig& config, const Graph* graph) {

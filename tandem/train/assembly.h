@@ -58,6 +58,16 @@ struct Assembly {
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
     const Placement& placement = {});
 
+/// Returns the options of a config's model for images of this size, without the pixels
+/// that the loader adds.
+[[nodiscard]] ModelOptions model_options(
+    const RunConfig& config, const InputShape& image, int64_t num_classes);
+
+/// Returns the model that a config selects, a built-in model or a network file, with
+/// its initial values. Throws the errors of make_model() and load_model_file().
+[[nodiscard]] std::unique_ptr<Model> make_model(
+    const RunConfig& config, const ModelOptions& options);
+
 /// Returns the loss that a config selects. Replaces `automatic` with the default of the
 /// config's model: for a network file, nll if its graph ends in a log-softmax,
 /// otherwise cross_entropy.

@@ -14,8 +14,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/network_file.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/report/all_ranks.h"
 
@@ -51,23 +51,6 @@ void check_images(
     throw ConfigError(
         "[data] the images of " + data.name + " are " + found +
         ", but this model was trained on " + wanted + "; choose another --data");
-  }
-}
-
-// Sets the network file of a checkpoint's model, which is `asked` if it is not "".
-void settle_network(
-    ModelSettings& model, const std::string& checkpoint,
-    const std::map<std::string, std::string>& description, const std::string& asked) {
-  if (is_built_in(model.kind) && !asked.empty()) {
-    throw ConfigError(fmt::format(
-        "[model] --model is '{}', but the model of '{}' is {}; leave out --model",
-        asked, checkpoint, name_of(model.kind)));
-  }
-  if (model.kind == ModelKind::file || !asked.empty()) {
-    const auto hash = description.find(kModelHash);
-    model.file = network_file_of(
-        {checkpoint, model.file, hash == description.end() ? "" : hash->second}, asked);
-    model.kind = ModelKind::file;
   }
 }
 
@@ -175,10 +158,10 @@ TestReport evaluate_checkpoint(
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
   const auto description = load_model(checkpoint, nullptr);
-  RunConfig config = config_from(description);
-  if (model == nullptr) {
-    settle_network(config.model, model_file(checkpoint), description, options.network);
-  }
+  RunConfig config =
+      model == nullptr
+          ? config_of_checkpoint(model_file(checkpoint), description, options.network)
+          : config_from(description);
   if (!options.data.empty()) {
     config.data.source = options.data;
   }

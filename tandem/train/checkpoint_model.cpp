@@ -1,0 +1,104 @@
+#include "tandem/train/checkpoint_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/checkpoint/network_file.h"
+#include "tandem/formats/tensor_list.h"
+#include "tandem/train/assembly.h"
+
+namespace tandem {
+
+namespace {
+
+int64_t size_in(
+    const std::map<std::string, std::string>& description, const std::string& key) {
+  const auto found = description.find(key);
+  const auto value =
+      found == description.end() ? std::nullopt : parse_number<int64_t>(found->second);
+  if (!value || *value < 1) {
+    throw DataError(
+        "[checkpoint] the file has no " + key + "; use a checkpoint of `tandem train`");
+  }
+  return *value;
+}
+
+bool is_float64(const SafetensorsFile& file) {
+  return std::any_of(
+      file.tensors.begin(), file.tensors.end(), [](const NamedTensor& entry) {
+        return entry.tensor.scalar_type() == at::kDouble;
+      });
+}
+
+}  // namespace
+
+RunConfig config_of_checkpoint(
+    const std::string& checkpoint,
+    const std::map<std::string, std::string>& description, const std::string& network) {
+  RunConfig config = config_from(description);
+  ModelSettings& model = config.model;
+  if (is_built_in(model.kind) && !network.empty()) {
+    throw ConfigError(fmt::format(
+        "[model] --model is '{}', but the model of '{}' is {}; leave out --model",
+        network, checkpoint, name_of(model.kind)));
+  }
+  if (model.kind == ModelKind::file || !network.empty()) {
+    const auto hash = description.find(kModelHash);
+    model.file = network_file_of(
+        {checkpoint, model.file, hash == description.end() ? "" : hash->second},
+        network);
+    model.kind = ModelKind::file;
+  }
+  return config;
+}
+
+CheckpointModel load_checkpoint_model(
+    const std::string& checkpoint, const std::string& network) {
+  const std::string path = model_file(checkpoint);
+  const auto file = parse_model_file(read_file(path), path);
+  CheckpointModel loaded;
+  loaded.description = file.metadata;
+  loaded.config = config_of_checkpoint(path, file.metadata, network);
+  if (loaded.config.model.kind == ModelKind::custom) {
+    throw ConfigError(
+        "[model] the model of '" + path +
+        "' is a module of its program, which no file contains; name a network file "
+        "with --model NET.pt2, or write only the weights with tandem export --out "
+        "NET.safetensors");
+  }
+  loaded.config.exec.precision = is_float64(file) ? Precision::fp64 : Precision::fp32;
+  loaded.image = {
+      size_in(file.metadata, "channels"), size_in(file.metadata, "height"),
+      size_in(file.metadata, "width")};
+  loaded.num_classes = size_in(file.metadata, "num_classes");
+  loaded.model = make_model(
+      loaded.config, model_options(loaded.config, loaded.image, loaded.num_classes));
+  auto state = loaded.model->parameters();
+  const auto buffers = loaded.model->buffers();
+  state.insert(state.end(), buffers.begin(), buffers.end());
+  check_fits("checkpoint", path, file.tensors, state, Fit::exact);
+  copy_values(file.tensors, state);
+  return loaded;
+}
+
+CheckpointModel load_checkpoint_graph(
+    const std::string& checkpoint, const std::string& network) {
+  auto loaded = load_checkpoint_model(checkpoint, network);
+  const InputShape& image = loaded.image;
+  const std::string reason = loaded.model->record_graph(
+      {image.channels, image.height, image.width}, at::kFloat);
+  if (!reason.empty()) {
+    throw ConfigError(
+        "[model] the model of '" + checkpoint + "' has no graph: " + reason +
+        "; write only its weights with tandem export --out NET.safetensors");
+  }
+  return loaded;
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tandem/config/run_config.h"
+#include "tandem/model/model.h"
+
+namespace tandem {
+
+/// Returns a config for the use of a checkpoint, with the path of its network file.
+/// `description` has the facts that the checkpoint stores (describe_model()). `network`
+/// is the path of the network file; "" selects the copy in the run's directory
+/// (checkpoint/network_file.h).
+///
+/// Throws the errors of config_from() and network_file_of(). Throws ConfigError if the
+/// checkpoint's model is built in and `network` is not "".
+[[nodiscard]] RunConfig config_of_checkpoint(
+    const std::string& checkpoint,
+    const std::map<std::string, std::string>& description, const std::string& network);
+
+/// Model of a checkpoint.
+struct CheckpointModel {
+  // Settings that the checkpoint stores: model, loss, data, mean and std.
+  RunConfig config;
+  // Facts that the checkpoint stores, such as the names of the classes
+  // (describe_model()).
+  std::map<std::string, std::string> description;
+  // Size of an image, without the pixels that the loader adds.
+  InputShape image;
+  int64_t num_classes = 0;
+  // The model with the checkpoint's parameters and buffers.
+  std::unique_ptr<Model> model;
+};
+
+/// Loads the model of a checkpoint, a built-in model or a network file, on the CPU.
+///
+/// `checkpoint` is a path as for model_file(); `network` as for config_of_checkpoint().
+/// The parameters have the dtype of the checkpoint: float32, or float64 after training
+/// with --precision fp64.
+///
+/// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
+/// Throws ConfigError if the model is the program's own and `network` is "", or if the
+/// checkpoint belongs to another model.
+[[nodiscard]] CheckpointModel load_checkpoint_model(
+    const std::string& checkpoint, const std::string& network = "");
+
+/// Like load_checkpoint_model(), but graph() of the model is not null: a TorchScript
+/// module is recorded as a graph (Model::record_graph()). Throws ConfigError with the
+/// reason if that fails.
+[[nodiscard]] CheckpointModel load_checkpoint_graph(
+    const std::string& checkpoint, const std::string& network = "");
+
+}  // namespace tandem
