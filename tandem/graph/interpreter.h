@@ -13,7 +13,8 @@ namespace tandem {
 ///
 /// Training and evaluation follow ForwardContext::training, whatever the mode in the
 /// arguments of batch norm and dropout. Nodes that change a buffer run in training
-/// only. A ReLU overwrites its input if nothing else reads it. Not thread-safe.
+/// only. A ReLU overwrites its input if nothing else reads it. Several threads can run
+/// evaluations at the same time; a run in training changes buffers.
 class Interpreter {
  public:
   struct Options {
@@ -31,7 +32,7 @@ class Interpreter {
 
   /// Returns the graph's output. `input` has the input's shape, with any number of
   /// samples.
-  at::Tensor run(const at::Tensor& input, const ForwardContext& context);
+  at::Tensor run(const at::Tensor& input, const ForwardContext& context) const;
 
  private:
   struct Step;
@@ -40,8 +41,6 @@ class Interpreter {
   const Graph& graph_;
   Options options_;
   std::vector<Step> steps_;
-  // Values of the current run, by ValueId.
-  std::vector<at::Tensor> values_;
 };
 
 }  // namespace tandem
