@@ -157,7 +157,7 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  const auto description = load_model(checkpoint, nullptr);
+  const auto description = load_model_state(checkpoint, nullptr);
   RunConfig config =
       model == nullptr
           ? config_of_checkpoint(model_file(checkpoint), description, options.network)
@@ -182,7 +182,7 @@ TestReport evaluate_checkpoint(
         const Assembly parts = assemble(
             config, test, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model(checkpoint, &state);
+        load_model_state(checkpoint, &state);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
         use_device(loading, test, options.placement);
