@@ -80,6 +80,11 @@ constexpr const char* kModelHash = "model_sha256";
 [[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
 
+/// Returns the names of the classes in such facts; their numbers, from 0, if the facts
+/// do not have `num_classes` names.
+[[nodiscard]] std::vector<std::string> class_names_of(
+    const std::map<std::string, std::string>& description, int64_t num_classes);
+
 /// Returns a config for the evaluation of a checkpoint, from the facts that the
 /// checkpoint stores (describe_model()). Throws DataError if a fact is missing.
 [[nodiscard]] RunConfig config_from(
