@@ -30,6 +30,7 @@ int run_plan(const Arguments& arguments);
 int run_report(const Arguments& arguments);
 // Commands for which `tandem` replaces itself with tandem-worker, which links LibTorch.
 int run_eval(const Arguments& arguments);
+int run_predict(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 int run_model(const Arguments& arguments);
@@ -43,6 +44,7 @@ std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
 // Commands of tandem-worker.
 int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);
+int work_predict(const Arguments& arguments);
 int work_data(const Arguments& arguments);
 int work_export(const Arguments& arguments);
 int work_model(const Arguments& arguments);

@@ -5,19 +5,17 @@
 
 namespace tandem::app {
 
-EvalOptions parse_eval(const Arguments& arguments) {
-  CLI::App app(
-      "Evaluates a checkpoint on the test samples of a data set.", "tandem eval");
-  EvalOptions options;
+namespace {
+
+// Adds the options that select the checkpoint, the samples and the device.
+void add_options(CLI::App& app, EvalOptions& options, const char* data) {
   app.add_option(
          "--checkpoint", options.checkpoint,
          "directory of a checkpoint, its model.safetensors, or directory of a run (its "
          "newest checkpoint)")
       ->required();
   add_network_file(app, options.network);
-  app.add_option(
-      "--data", options.data,
-      "name or folder of a data set (default: that of the training)");
+  app.add_option("--data", options.data, data);
   app.add_option(
          "--limit", options.limit,
          "number of samples to use, from the first on; 0: all")
@@ -25,6 +23,38 @@ EvalOptions parse_eval(const Arguments& arguments) {
   app.add_option("--batch-size", options.batch_size, "samples per batch")
       ->check(whole_number(1, 1 << 24));
   add_setting(app, options.config, "device");
+}
+
+}  // namespace
+
+EvalOptions parse_eval(const Arguments& arguments) {
+  CLI::App app(
+      "Evaluates a checkpoint on the test samples of a data set.", "tandem eval");
+  EvalOptions options;
+  add_options(
+      app, options, "name or folder of a data set (default: that of the training)");
+  parse(app, arguments);
+  return options;
+}
+
+PredictOptions parse_predict(const Arguments& arguments) {
+  CLI::App app(
+      "Writes a checkpoint's predictions for the samples of a data set as CSV: index, "
+      "label, prediction, and the probability of each class.",
+      "tandem predict");
+  PredictOptions options;
+  add_options(
+      app, options,
+      "name or folder of a data set, or an IDX file of images without labels (default: "
+      "the data set of the training)");
+  app.add_option_function<std::string>(
+         "--split",
+         [&options](const std::string& part) {
+           options.training_part = part == "train";
+         },
+         "part of the data set: test or train (default: test)")
+      ->check(CLI::IsMember({"test", "train"}));
+  app.add_option("--out", options.out, "CSV file to write")->required();
   parse(app, arguments);
   return options;
 }

@@ -21,8 +21,18 @@ struct EvalOptions {
   RunConfig config;
 };
 
+/// Options of `tandem predict`.
+struct PredictOptions : EvalOptions {
+  std::string out;
+  // True: the training part of the data set; false: its test part.
+  bool training_part = false;
+};
+
 /// Parses the arguments of `tandem eval`. Both programs call it: `tandem` checks that
 /// this build supports the device, and tandem-worker evaluates.
 EvalOptions parse_eval(const Arguments& arguments);
+
+/// Parses the arguments of `tandem predict`, for both programs as parse_eval().
+PredictOptions parse_predict(const Arguments& arguments);
 
 }  // namespace tandem::app

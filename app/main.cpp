@@ -23,6 +23,7 @@ const std::vector<Command> kCommands = {
     {"plan", "predict step time and efficiency on many nodes", &run_plan},
     {"report", "write the report of a run or a comparison again", &run_report},
     {"eval", "evaluate a checkpoint", &run_eval},
+    {"predict", "write predictions of a checkpoint as CSV", &run_predict},
     {"export", "write the model of a checkpoint for Python", &run_export},
     {"data", "download, generate or check a data set", &run_data},
     {"model", "print layers, shapes and parameters of a model", &run_model},

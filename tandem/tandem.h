@@ -35,4 +35,6 @@
 #include "tandem/config/run_config.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/evaluation.h"
+#include "tandem/train/predictions.h"
+#include "tandem/train/predictor.h"
 #include "tandem/train/trainer.h"

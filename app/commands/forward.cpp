@@ -24,6 +24,11 @@ int run_eval(const Arguments& arguments) {
       "eval", arguments, worker_path(parse_eval(arguments).config.exec.device));
 }
 
+int run_predict(const Arguments& arguments) {
+  become_worker(
+      "predict", arguments, worker_path(parse_predict(arguments).config.exec.device));
+}
+
 int run_data(const Arguments& arguments) {
   become_worker("data", arguments);
 }

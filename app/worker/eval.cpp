@@ -1,23 +1,44 @@
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "app/eval_flags.h"
 #include "app/worker/devices.h"
 #include "tandem/train/evaluation.h"
+#include "tandem/train/predictions.h"
 
 namespace tandem::app {
 
-int work_eval(const Arguments& arguments) {
-  const EvalOptions options = parse_eval(arguments);
+namespace {
+
+CheckpointEvaluation evaluation_of(const EvalOptions& options) {
   CheckpointEvaluation evaluation;
   evaluation.network = options.network;
   evaluation.data = options.data;
   evaluation.limit = options.limit;
   evaluation.batch_size = options.batch_size;
   evaluation.placement = find_placement(options.config, 0);
-  const auto report = evaluate_checkpoint(options.checkpoint, evaluation);
+  return evaluation;
+}
+
+}  // namespace
+
+int work_eval(const Arguments& arguments) {
+  const EvalOptions options = parse_eval(arguments);
+  const auto report = evaluate_checkpoint(options.checkpoint, evaluation_of(options));
   fmt::print(
       "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.2f}%)\n", report.loss,
       report.correct, report.count, report.accuracy());
+  return 0;
+}
+
+int work_predict(const Arguments& arguments) {
+  const PredictOptions options = parse_predict(arguments);
+  CheckpointEvaluation evaluation = evaluation_of(options);
+  evaluation.training_part = options.training_part;
+  const auto count =
+      write_predictions(options.out, options.checkpoint, std::move(evaluation));
+  fmt::print("wrote {} predictions to {}\n", count, options.out);
   return 0;
 }
 

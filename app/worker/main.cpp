@@ -13,6 +13,7 @@ using namespace tandem::app;
 const std::vector<Command> kCommands = {
     {"train", "one rank of a run, or all of them as threads", &work_train},
     {"eval", "evaluate a checkpoint", &work_eval},
+    {"predict", "write a checkpoint's predictions as CSV", &work_predict},
     {"export", "write a checkpoint's model for Python", &work_export},
     {"data", "fetch, make or check a data set", &work_data},
     {"model", "print a model's layers, shapes and parameters", &work_model},

@@ -348,7 +348,7 @@ std::string model_file(const std::string& path) {
   return path;
 }
 
-std::map<std::string, std::string> load_model(
+std::map<std::string, std::string> load_model_state(
     const std::string& path, const std::vector<NamedTensor>* tensors) {
   const auto inside = model_file(path);
   const auto file = parse_model_file(read_file(inside), inside);

@@ -113,7 +113,7 @@ void load_checkpoint(
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no
 /// tensors. Throws as load_checkpoint().
-std::map<std::string, std::string> load_model(
+std::map<std::string, std::string> load_model_state(
     const std::string& path, const std::vector<NamedTensor>* tensors);
 
 /// Returns the path of the newest checkpoint whose files exist and match their hashes,

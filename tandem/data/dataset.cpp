@@ -155,6 +155,17 @@ DatasetSplits load_dataset(
   return splits;
 }
 
+Dataset load_images(const std::string& path) {
+  auto images = read_idx(path, 3);
+  Dataset data;
+  data.name = path;
+  data.size = images.dims[0];
+  data.height = images.dims[1];
+  data.width = images.dims[2];
+  data.pixels = std::move(images.values);
+  return data;
+}
+
 Dataset first_samples(Dataset data, int64_t limit) {
   if (limit > 0 && limit < data.size) {
     TANDEM_CHECK(data.num_shares == 1, "a limit comes before samples are shared");

@@ -79,6 +79,10 @@ const std::vector<DatasetEntry>& dataset_table();
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
+/// Loads an IDX file of images, gzip or plain, as a data set without labels: `labels`
+/// is empty. Throws the errors of read_idx() (data/idx.h).
+[[nodiscard]] Dataset load_images(const std::string& path);
+
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 

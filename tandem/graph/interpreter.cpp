@@ -80,7 +80,7 @@ struct Interpreter::Step {
 };
 
 Interpreter::Interpreter(const Graph& graph, Options options)
-    : graph_(graph), options_(std::move(options)), values_(graph.values.size()) {
+    : graph_(graph), options_(std::move(options)) {
   const auto in_place = relus_in_place(graph);
   for (const auto& node : graph.nodes) {
     Step step;
@@ -119,23 +119,15 @@ Interpreter::~Interpreter() = default;
 // One forward pass.
 class Interpreter::Pass {
  public:
-  Pass(Interpreter& of, const at::Tensor& input, const ForwardContext& context)
+  Pass(const Interpreter& of, const at::Tensor& input, const ForwardContext& context)
       : graph_(of.graph_),
         options_(of.options_),
-        values_(of.values_),
+        values_(graph_.values.size()),
         context_(context),
         samples_(count_samples(graph_.value(graph_.input).shape, input)) {
     values_[static_cast<size_t>(graph_.input)] =
         context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
   }
-  // Also releases the values if an operator throws.
-  ~Pass() {
-    for (auto& value : values_) {
-      value.reset();
-    }
-  }
-  Pass(const Pass&) = delete;
-  Pass& operator=(const Pass&) = delete;
 
   at::Tensor run(const std::vector<Step>& steps) {
     for (const auto& step : steps) {
@@ -258,12 +250,14 @@ class Interpreter::Pass {
 
   const Graph& graph_;
   const Options& options_;
-  std::vector<at::Tensor>& values_;
+  // By ValueId.
+  std::vector<at::Tensor> values_;
   const ForwardContext& context_;
   int64_t samples_;
 };
 
-at::Tensor Interpreter::run(const at::Tensor& input, const ForwardContext& context) {
+at::Tensor Interpreter::run(
+    const at::Tensor& input, const ForwardContext& context) const {
   return Pass(*this, input, context).run(steps_);
 }
 

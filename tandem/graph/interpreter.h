@@ -14,7 +14,8 @@ namespace tandem {
 /// ForwardContext::training selects training or evaluation mode; the mode in the
 /// arguments of batch norm and dropout has no effect. Nodes that change a buffer run in
 /// training only. A ReLU overwrites its input if neither another node nor backward
-/// reads the input. Not thread-safe.
+/// reads the input. Several threads can run evaluations at the same time; a run in
+/// training changes buffers.
 class Interpreter {
  public:
   struct Options {
@@ -34,7 +35,7 @@ class Interpreter {
 
   /// Runs the graph and returns its output. `input` has the shape of the graph's input,
   /// with any number of samples.
-  at::Tensor run(const at::Tensor& input, const ForwardContext& context);
+  at::Tensor run(const at::Tensor& input, const ForwardContext& context) const;
 
  private:
   struct Step;
@@ -43,8 +44,6 @@ class Interpreter {
   const Graph& graph_;
   Options options_;
   std::vector<Step> steps_;
-  // Tensors of the current call of run(), indexed by ValueId.
-  std::vector<at::Tensor> values_;
 };
 
 }  // namespace tandem

@@ -329,6 +329,19 @@ std::map<std::string, std::string> describe_model(
   return facts;
 }
 
+std::vector<std::string> class_names_of(
+    const std::map<std::string, std::string>& description, int64_t num_classes) {
+  const auto found = description.find("class_names");
+  auto names = split(found == description.end() ? "" : found->second, '\n');
+  if (static_cast<int64_t>(names.size()) != num_classes) {
+    names.clear();
+    for (int64_t i = 0; i < num_classes; ++i) {
+      names.push_back(std::to_string(i));
+    }
+  }
+  return names;
+}
+
 RunConfig config_from(const std::map<std::string, std::string>& description) {
   RunConfig config;
   for (const char* key : {"model", "loss", "data", "mean", "std"}) {

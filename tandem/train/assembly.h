@@ -83,6 +83,11 @@ constexpr const char* kModelHash = "model_sha256";
 [[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
 
+/// Returns the names of the classes in a result of describe_model(). If it does not
+/// have `num_classes` names, returns the numbers of the classes, from 0.
+[[nodiscard]] std::vector<std::string> class_names_of(
+    const std::map<std::string, std::string>& description, int64_t num_classes);
+
 /// Returns a config for the evaluation of a checkpoint. `description` is the result of
 /// describe_model() in the checkpoint. Throws DataError if an entry is missing.
 [[nodiscard]] RunConfig config_from(

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -38,6 +40,15 @@ bool is_float64(const SafetensorsFile& file) {
 
 }  // namespace
 
+void check_is_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_file(path), ignored)) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
+  }
+}
+
 RunConfig config_of_checkpoint(
     const std::string& checkpoint,
     const std::map<std::string, std::string>& description, const std::string& network) {
@@ -59,26 +70,32 @@ RunConfig config_of_checkpoint(
 }
 
 CheckpointModel load_checkpoint_model(
-    const std::string& checkpoint, const std::string& network) {
+    const std::string& checkpoint, const std::string& network,
+    std::unique_ptr<Model> own) {
+  check_is_checkpoint(checkpoint);
   const std::string path = model_file(checkpoint);
   const auto file = parse_model_file(read_file(path), path);
   CheckpointModel loaded;
   loaded.description = file.metadata;
-  loaded.config = config_of_checkpoint(path, file.metadata, network);
-  if (loaded.config.model.kind == ModelKind::custom) {
+  loaded.config = own ? config_from(file.metadata)
+                      : config_of_checkpoint(path, file.metadata, network);
+  if (!own && loaded.config.model.kind == ModelKind::custom) {
     throw ConfigError(
         "[model] the model of '" + path +
-        "' is a module of its program, which no file contains; name a network file "
-        "with --model NET.pt2, or write only the weights with tandem export --out "
-        "NET.safetensors");
+        "' is a module of its program, which no file contains; pass the module to "
+        "load_model(), name a network file with --model NET.pt2, or write only the "
+        "weights with tandem export --out NET.safetensors");
   }
   loaded.config.exec.precision = is_float64(file) ? Precision::fp64 : Precision::fp32;
   loaded.image = {
       size_in(file.metadata, "channels"), size_in(file.metadata, "height"),
       size_in(file.metadata, "width")};
   loaded.num_classes = size_in(file.metadata, "num_classes");
-  loaded.model = make_model(
-      loaded.config, model_options(loaded.config, loaded.image, loaded.num_classes));
+  loaded.model =
+      own ? std::move(own)
+          : make_model(
+                loaded.config,
+                model_options(loaded.config, loaded.image, loaded.num_classes));
   auto state = loaded.model->parameters();
   const auto buffers = loaded.model->buffers();
   state.insert(state.end(), buffers.begin(), buffers.end());

@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// Throws DataError if `path` is a directory without a checkpoint.
+void check_is_checkpoint(const std::string& path);
+
 /// Returns a config for the use of a checkpoint, with the path of its network file.
 /// `description` has the facts that the checkpoint stores (describe_model()). `network`
 /// is the path of the network file; "" selects the copy in the run's directory
@@ -34,17 +37,19 @@ struct CheckpointModel {
   std::unique_ptr<Model> model;
 };
 
-/// Loads the model of a checkpoint, a built-in model or a network file, on the CPU.
+/// Loads the model of a checkpoint on the CPU: a built-in model, a network file, or
+/// `own`, the program's own model.
 ///
 /// `checkpoint` is a path as for model_file(); `network` as for config_of_checkpoint().
 /// The parameters have the dtype of the checkpoint: float32, or float64 after training
-/// with --precision fp64.
+/// with --precision fp64. The parameters of `own` keep their dtype.
 ///
 /// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
-/// Throws ConfigError if the model is the program's own and `network` is "", or if the
-/// checkpoint belongs to another model.
+/// Throws ConfigError if the checkpoint's model is the program's own, but `own` is null
+/// and `network` is "", or if the checkpoint belongs to another model.
 [[nodiscard]] CheckpointModel load_checkpoint_model(
-    const std::string& checkpoint, const std::string& network = "");
+    const std::string& checkpoint, const std::string& network = "",
+    std::unique_ptr<Model> own = nullptr);
 
 /// Like load_checkpoint_model(), but graph() of the model is not null: a TorchScript
 /// module is recorded as a graph (Model::record_graph()). Throws ConfigError with the

@@ -23,15 +23,6 @@ namespace tandem {
 
 namespace {
 
-void check_is_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(model_file(path), ignored)) {
-    throw DataError(
-        "[checkpoint] '" + path +
-        "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
-  }
-}
-
 // Throws ConfigError if the images do not have the shape that the model accepts. The
 // checkpoint contains this shape.
 void check_images(
@@ -116,6 +107,57 @@ std::unique_ptr<Loader> make_loader(
   return loader;
 }
 
+TestReport report_of(const StepSums::Values& sums) {
+  TestReport report;
+  report.count = static_cast<int64_t>(sums.samples);
+  report.correct = static_cast<int64_t>(sums.correct);
+  report.loss = sums.mean_loss();
+  return report;
+}
+
+StepContext evaluation_context() {
+  StepContext context;
+  context.training = false;
+  return context;
+}
+
+// Returns the samples on which a checkpoint is evaluated.
+Dataset samples_of(
+    const CheckpointEvaluation& options, const std::string& source,
+    const std::map<std::string, std::string>& description) {
+  Dataset data;
+  if (options.dataset) {
+    data = first_samples(*options.dataset, options.limit);
+  } else {
+    auto splits = load_dataset(source, options.limit);
+    data = options.training_part ? std::move(splits.train) : std::move(splits.test);
+  }
+  // Uses the classes of the model, because the samples may not include every class.
+  if (const auto found = description.find("num_classes"); found != description.end()) {
+    data.num_classes = parse_number<int64_t>(found->second).value_or(data.num_classes);
+  }
+  data.class_names = class_names_of(description, data.num_classes);
+  check_samples(data, data.num_classes);
+  return data;
+}
+
+TestReport evaluate_alone(
+    StageExecutor& executor, const Dataset& data, LoaderOptions loading,
+    const std::function<void(const EvaluatedBatch&)>& after_batch) {
+  const auto loader = make_loader({}, data, std::move(loading));
+  const StepContext context = evaluation_context();
+  StepSums sums;
+  Batch batch;
+  while (loader && loader->next(batch)) {
+    const StageResult result = executor.forward(0, batch, context);
+    sums += result.sums;
+    if (after_batch) {
+      after_batch({data, batch, result.output});
+    }
+  }
+  return report_of(sums.values());
+}
+
 }  // namespace
 
 std::optional<TestReport> evaluate_unless(
@@ -126,8 +168,7 @@ std::optional<TestReport> evaluate_unless(
   const int64_t all = most_of_all_ranks(loader ? loader->num_batches() : 0, comm);
   const int64_t count = limit_batches > 0 ? std::min(all, limit_batches) : all;
   StopWatch watch(comm, stop);
-  StepContext context;
-  context.training = false;
+  const StepContext context = evaluation_context();
   StepSums sums;
   Batch batch;
   for (int64_t i = 0; i < count; ++i) {
@@ -138,12 +179,7 @@ std::optional<TestReport> evaluate_unless(
       return std::nullopt;
     }
   }
-  const auto values = of_all_ranks(sums, comm, "evaluation").values();
-  TestReport report;
-  report.count = static_cast<int64_t>(values.samples);
-  report.correct = static_cast<int64_t>(values.correct);
-  report.loss = values.mean_loss();
-  return report;
+  return report_of(of_all_ranks(sums, comm, "evaluation").values());
 }
 
 TestReport evaluate(
@@ -157,7 +193,7 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  const auto description = load_model(checkpoint, nullptr);
+  const auto description = load_model_state(checkpoint, nullptr);
   RunConfig config =
       model == nullptr
           ? config_of_checkpoint(model_file(checkpoint), description, options.network)
@@ -165,28 +201,21 @@ TestReport evaluate_checkpoint(
   if (!options.data.empty()) {
     config.data.source = options.data;
   }
-  Dataset test = options.dataset ? first_samples(*options.dataset, options.limit)
-                                 : load_dataset(config.data.source, options.limit).test;
-  // Uses the model's number of classes, because the samples may not include every
-  // class.
-  if (const auto found = description.find("num_classes"); found != description.end()) {
-    test.num_classes = parse_number<int64_t>(found->second).value_or(test.num_classes);
-  }
-  check_samples(test, test.num_classes);
+  const Dataset data = samples_of(options, config.data.source, description);
   if (model == nullptr) {
-    check_images(description, test);
+    check_images(description, data);
   }
   const auto comm = make_single_communicator();
   return within_device_memory(
       options.placement, smaller_batches("--batch-size", options.batch_size), [&] {
         const Assembly parts = assemble(
-            config, test, *comm, std::move(model), std::move(loss), options.placement);
+            config, data, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model(checkpoint, &state);
+        load_model_state(checkpoint, &state);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
-        use_device(loading, test, options.placement);
-        return evaluate(*parts.strategy, *comm, test, loading);
+        use_device(loading, data, options.placement);
+        return evaluate_alone(*parts.executor, data, loading, options.after_batch);
       });
 }
 

@@ -28,6 +28,17 @@ namespace tandem {
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);
 
+/// A batch of an evaluation and the outputs of the model.
+struct EvaluatedBatch {
+  // The data set, with the classes of the checkpoint (class_names_of()).
+  const Dataset& data;
+  // Batch::samples is defined. Its samples are in the order of the data set.
+  const Batch& batch;
+  // One row per sample, float32, on the device of the evaluation. Valid until the next
+  // batch.
+  const at::Tensor& output;
+};
+
 /// Options of evaluate_checkpoint().
 struct CheckpointEvaluation {
   // Name or folder of the data set, as for --data; "" selects the data set of the run
@@ -38,11 +49,15 @@ struct CheckpointEvaluation {
   std::string network;
   // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
-  // Number of test samples to use, from the start of the data set; 0: all samples.
+  // True: use the training part of `data` instead of its test part.
+  bool training_part = false;
+  // Number of samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;
   // Device of the evaluation.
   Placement placement;
+  // Called after each batch; empty: not called.
+  std::function<void(const EvaluatedBatch&)> after_batch;
 };
 
 /// Evaluates a checkpoint's model on the test part of a data set, on one rank.

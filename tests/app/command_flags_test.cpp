@@ -1,5 +1,5 @@
-// Arguments of `tandem bench` and `tandem eval` that are refused before LibTorch is
-// loaded.
+// Arguments of `tandem bench`, `tandem eval` and `tandem predict` that are refused
+// before LibTorch is loaded.
 
 #include "app/bench_flags.h"
 #include "app/eval_flags.h"
@@ -23,6 +23,10 @@ TEST(EvalFlags, RefuseInvalidValues) {
       {{{}, {"--checkpoint"}},
        {{"--checkpoint", "x", "--batch-size", "0"}, {"--batch-size", "'0'", "1 to"}}},
       &parse_eval);
+  expect_refused(
+      {{{"--checkpoint", "x"}, {"--out"}},
+       {{"--checkpoint", "x", "--out", "y", "--split", "all"}, {"--split", "test"}}},
+      &parse_predict);
 }
 
 }  // namespace tandem::app::command_flags_test

@@ -123,7 +123,7 @@ class DamagedCheckpoint : public testing::Test {
   // Returns the weights that `tandem eval` uses.
   static std::string evaluated(const std::string& path) {
     auto content = content_at(0, 0);
-    const auto description = load_model(path, &content.state.model);
+    const auto description = load_model_state(path, &content.state.model);
     return bits_of(content.state.model) + description.at("model") +
            description.at("mean");
   }

@@ -191,7 +191,8 @@ TEST_F(Checkpoints, OfAnotherFormatAreNotDamaged) {
       EXPECT_THAT(error_of<DataError>([&] { loaded_value(path); }), named);
       if (name == std::string("/model.safetensors")) {
         EXPECT_THAT(
-            error_of<DataError>([&] { return load_model(path, nullptr); }), named);
+            error_of<DataError>([&] { return load_model_state(path, nullptr); }),
+            named);
       }
       EXPECT_THAT(
           error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),

@@ -92,7 +92,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     EXPECT_GE(all.empty() ? -1 : all.rbegin()->first, ended.left.told_step);
     for (const auto& [step, path] : all) {
       CheckpointContent content;
-      EXPECT_NO_THROW(load_model(path, nullptr)) << path;
+      EXPECT_NO_THROW(load_model_state(path, nullptr)) << path;
       EXPECT_TRUE(file_exists(path + "/training.safetensors")) << path;
       EXPECT_TRUE(file_exists(path + "/rank-0000-of-0001.safetensors")) << path;
     }

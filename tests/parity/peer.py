@@ -336,6 +336,16 @@ def evaluate(args):
     print(f"Average loss: {loss:.4f}, Accuracy: {right}/{len(labels)}")
 
 
+def predict(args):
+    """Prints the probabilities of the classes of each test image, one image per line."""
+    images, _ = read_images(args.data, "t10k")
+    model = MODELS[args.model]().eval()
+    model.load_state_dict(load_weights(args.weights), strict=True)
+    with torch.no_grad():
+        for row in model(images).softmax(dim=1).tolist():
+            print(*row)
+
+
 # --- a group with ranks of tandem and of PyTorch ---
 
 class TandemStore(dist.Store):
@@ -436,6 +446,7 @@ def main():
     command(same, first="", second="")
     command(join, store="", seed=1, steps=3)
     command(evaluate, model="net", data="", weights="")
+    command(predict, model="net", data="", weights="")
     args = parser.parse_args()
     torch.set_num_threads(1)
     args.run(args)

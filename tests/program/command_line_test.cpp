@@ -17,8 +17,8 @@ TEST(Program, HelpNamesEveryCommand) {
   const auto help = tandem_run({"--help"});
   EXPECT_TRUE(help.status.ok());
   for (const char* command :
-       {"train", "launch", "eval", "export", "data", "model", "recipes", "bench",
-        "doctor"}) {
+       {"train", "launch", "eval", "predict", "export", "data", "model", "recipes",
+        "bench", "doctor"}) {
     EXPECT_THAT(help.output, HasSubstr(command));
   }
 }

@@ -292,6 +292,7 @@ TEST_F(Pages, NameEveryFlagOfTheHelp) {
         {"launch"},
         {"plan"},
         {"eval"},
+        {"predict"},
         {"bench", "allreduce"},
         {"data", "fetch"}}) {
     auto help = command;

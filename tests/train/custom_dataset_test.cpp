@@ -63,7 +63,7 @@ TEST(CustomDataset, IsRecordedByNameAndEvaluatesItsRun) {
   EXPECT_THAT(
       read_file(run + "/summary.json"), HasSubstr("\"data\": \"custom:faces\""));
   const auto checkpoint = newest_checkpoint(run + "/checkpoints");
-  EXPECT_EQ(load_model(checkpoint, nullptr).at("data"), "custom:faces");
+  EXPECT_EQ(load_model_state(checkpoint, nullptr).at("data"), "custom:faces");
 
   EXPECT_THAT(
       error_of<ConfigError>([&] { return evaluate_checkpoint(checkpoint); }),

@@ -140,4 +140,79 @@ INSTANTIATE_TEST_SUITE_P(
         full_disk("ExportOfANetworkToAFullDisk", "x.pt2")),
     name_of_case);
 
+std::vector<std::string> predict(const std::vector<std::string>& more) {
+  return with({"predict", "--checkpoint", "@/checkpoint", "--out", "@/x.csv"}, more);
+}
+
+void expect_no_predictions(const Stage& stage) {
+  for (const auto& entry : fs::recursive_directory_iterator(stage / ".")) {
+    EXPECT_EQ(entry.path().string().find(".csv"), std::string::npos) << entry.path();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Predict, BadInput,
+    testing::Values(
+        BadInputCase{"WithoutOut", {"predict", "--checkpoint", "x"}, 2, {"--out"}},
+        BadInputCase{"OfAnUnknownPart", predict({"--split", "all"}), 2, {"--split"}},
+        BadInputCase{
+            "ToNowhere",
+            predict({"--out", "@/no/such.csv"}),
+            1,
+            {"@/no/such.csv"},
+            &with_checkpoint},
+        BadInputCase{
+            "OnAFullDisk",
+            predict({"--out", "@/disk/x.csv"}),
+            1,
+            {"@/disk/x.csv", "No space left"},
+            &with_checkpoint,
+            {},
+            {},
+            "size=4k",
+            &expect_no_predictions},
+        BadInputCase{
+            "WithANetworkOfABuiltInModel",
+            predict({"--model", "net.pt2"}),
+            2,
+            {"'net.pt2'", "is simplenet", "leave out --model"},
+            &with_checkpoint,
+            {},
+            {},
+            {},
+            &expect_no_predictions},
+        BadInputCase{
+            "OfOtherImages",
+            predict({"--data", "@/small"}),
+            2,
+            {"images of @/small are 1x8x8", "trained on 1x28x28", "--data"},
+            checkpoint_and([](const Stage& stage) { stage.data("small", 8, 8); }),
+            {},
+            {},
+            {},
+            &expect_no_predictions},
+        BadInputCase{
+            "OfAFolderWithoutLabels",
+            predict({}),
+            1,
+            {"'@/data' has no t10k-labels-idx1-ubyte"},
+            checkpoint_and([](const Stage& stage) {
+              fs::remove(stage / "data/t10k-labels-idx1-ubyte");
+            }),
+            {},
+            {},
+            {},
+            &expect_no_predictions},
+        BadInputCase{
+            "OfAFileThatIsNotImages",
+            predict({"--data", "@/data/t10k-labels-idx1-ubyte"}),
+            1,
+            {"'@/data/t10k-labels-idx1-ubyte'", "dimension"},
+            &with_checkpoint,
+            {},
+            {},
+            {},
+            &expect_no_predictions}),
+    name_of_case);
+
 }  // namespace tandem::checkpoint_test

@@ -1,0 +1,22 @@
+// Classifies a grayscale image (PGM) with the network of a run.
+//
+//   ./predict RUN IMAGE.pgm
+
+#include <ATen/ops/empty.h>
+#include <tandem/tandem.h>
+
+#include <cstdio>
+#include <fstream>
+
+int main(int, char** argv) {
+  const auto network = tandem::load_model(argv[1]);
+  const auto& size = network.image_shape();
+  const auto image = at::empty({1, 1, size.height, size.width}, at::kByte);
+  std::ifstream file(argv[2], std::ios::binary);
+  file.exceptions(std::ios::failbit);
+  file.seekg(-image.numel(), std::ios::end);  // a PGM file ends with its pixels
+  file.read(static_cast<char*>(image.data_ptr()), image.numel());
+  const auto [probability, best] = network(network.preprocess(image)).softmax(1).max(1);
+  const auto& name = network.class_names().at(best.item<int64_t>());
+  std::printf("%s, probability %.8f\n", name.c_str(), probability.item<double>());
+}

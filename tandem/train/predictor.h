@@ -1,0 +1,80 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/data/normalise.h"
+#include "tandem/model/model.h"
+
+namespace tandem {
+
+/// A trained network for predictions, on the CPU.
+///
+/// The object owns the network. Its functions are thread-safe. If the network is the
+/// program's own module, this requires that several threads can call the module's
+/// forward() in evaluation mode, as is the case for LibTorch's modules.
+class Predictor {
+ public:
+  /// Returns the outputs of the network for a batch, one row per sample: logits, or
+  /// logarithms of probabilities if the network ends in a log-softmax. For both,
+  /// softmax(1) returns probabilities.
+  ///
+  /// `inputs` has the shape of preprocess()'s result. It is converted to the dtype of
+  /// the parameters, which is also the dtype of the outputs: float32, or float64 after
+  /// training with --precision fp64. The network is in evaluation mode. The outputs
+  /// have no gradients.
+  ///
+  /// Throws ConfigError if `inputs` has another shape.
+  at::Tensor operator()(const at::Tensor& inputs) const;
+
+  /// Converts images to inputs of the network, as in the training: normalizes pixels by
+  /// the run's mean and std, and adds the pixels at the borders that the network needs.
+  ///
+  /// `images` is uint8 on the CPU, samples x channels x height x width, with the sizes
+  /// of image_shape(). Returns float32. Throws ConfigError for other images.
+  at::Tensor preprocess(const at::Tensor& images) const;
+
+  /// Returns the size of an image before preprocess().
+  const InputShape& image_shape() const {
+    return image_;
+  }
+
+  /// Returns the names of the classes, in the order of the outputs; their numbers if
+  /// the data of the training had no names.
+  const std::vector<std::string>& class_names() const {
+    return class_names_;
+  }
+
+ private:
+  friend Predictor load_model(const std::string&, std::unique_ptr<Model>);
+  Predictor(
+      std::unique_ptr<Model> model, const InputShape& image, int64_t pad,
+      const Normaliser& normalise, std::vector<std::string> class_names);
+
+  std::unique_ptr<Model> model_;
+  at::ScalarType dtype_ = at::kFloat;
+  InputShape image_;
+  int64_t pad_;
+  Normaliser normalise_;
+  std::vector<std::string> class_names_;
+};
+
+/// Loads the network of a checkpoint for predictions. `path` is the directory of a run
+/// (its newest checkpoint) or of a checkpoint, or the path of its model.safetensors.
+///
+/// If the run trained your own module, pass the same module as `model`; its parameters
+/// and buffers get the values of the checkpoint. A network file is read from the run's
+/// directory (checkpoint/network_file.h).
+///
+/// Computes the outputs of one sample, because the first evaluation may change the mode
+/// of a module. Later calls only read the network. Throws DataError if the path is not
+/// a checkpoint or a file is damaged or missing. Throws ConfigError if the checkpoint
+/// belongs to another model.
+[[nodiscard]] Predictor load_model(
+    const std::string& path, std::unique_ptr<Model> model = nullptr);
+
+}  // namespace tandem

@@ -1,0 +1,129 @@
+// `tandem predict`, and a program that loads the network of a run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program.h"
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/data/idx.h"
+#include "tests/parity/python.h"
+
+namespace tandem::predict_test {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class PredictProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    expect_ok(
+        {"data", "make", "digits", "--out", data_, "--train", "1280", "--test", "300"});
+    expect_ok(
+        {"train", "--data", data_, "--model", "net", "--batch-size", "16", "--nproc",
+         "2", "--out", run_});
+  }
+
+  static std::string expect_ok(const Arguments& arguments) {
+    const auto result = tandem_run(arguments);
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return result.output;
+  }
+
+  // Returns the rows of the predictions, split into fields.
+  std::vector<std::vector<std::string>> predict(const Arguments& more = {}) const {
+    expect_ok(with({"predict", "--checkpoint", run_, "--out", csv_}, more));
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& line : split(read_file(csv_), '\n')) {
+      rows.push_back(split(line, ','));
+    }
+    return rows;
+  }
+
+  Scratch scratch_;
+  const std::string data_ = scratch_ / "digits";
+  const std::string run_ = scratch_ / "run";
+  const std::string csv_ = scratch_ / "predictions.csv";
+};
+
+TEST_F(PredictProgram, AccuracyOfTheFileEqualsThatOfEval) {
+  EXPECT_THAT(
+      expect_ok({"predict", "--checkpoint", run_, "--out", csv_}),
+      HasSubstr("wrote 300 predictions to " + csv_ + "\n"));
+  const auto rows = predict({"--batch-size", "128"});
+  ASSERT_EQ(rows.size(), 301);
+  EXPECT_THAT(
+      rows[0], testing::ElementsAre(
+                   "index", "label", "prediction", "p_0", "p_1", "p_2", "p_3", "p_4",
+                   "p_5", "p_6", "p_7", "p_8", "p_9"));
+  int correct = 0;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    correct += rows[i][1] == rows[i][2] ? 1 : 0;
+  }
+  EXPECT_GT(correct, 60);
+  EXPECT_THAT(
+      expect_ok({"eval", "--checkpoint", run_}),
+      HasSubstr("Accuracy: " + std::to_string(correct) + "/300 "));
+}
+
+TEST_F(PredictProgram, ReadsAnyPartOfTheDataSet) {
+  EXPECT_EQ(predict({"--split", "train"}).size(), 1281);
+  const auto first = predict({"--limit", "7"});
+  EXPECT_EQ(first.size(), 8);
+  const auto images =
+      predict({"--limit", "7", "--data", data_ + "/t10k-images-idx3-ubyte"});
+  ASSERT_EQ(images.size(), 8);
+  EXPECT_EQ(images[0][1], "prediction");
+  EXPECT_EQ(images[7].back(), first[7].back());
+}
+
+// Writes a test image as PGM.
+std::string write_pgm(const std::string& path, const std::string& data, size_t index) {
+  const auto images = read_idx(data + "/t10k-images-idx3-ubyte", 3);
+  const auto begin = images.values.begin() + static_cast<std::ptrdiff_t>(index) * 784;
+  replace_file(path, "P5 28 28 255\n" + std::string(begin, begin + 784));
+  return path;
+}
+
+TEST_F(PredictProgram, ProbabilitiesEqualThoseOfPython) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const auto weights = scratch_ / "net.pt";
+  expect_ok({"export", "--checkpoint", run_, "--out", weights});
+  const auto theirs = run_peer({"predict", "--data", data_, "--weights", weights});
+  ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+  const auto lines = split(theirs.output, '\n');
+  const auto rows = predict();
+  ASSERT_EQ(lines.size(), 300);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::istringstream expected(lines[i]);
+    for (size_t j = 3; j < 13; ++j) {
+      double probability = -1;
+      expected >> probability;
+      EXPECT_NEAR(std::atof(rows[i + 1][j].c_str()), probability, 1e-6) << i;
+    }
+  }
+  // A program of ten lines.
+  for (const size_t i : {0, 7, 150}) {
+    const auto image = write_pgm(scratch_ / "image.pgm", data_, i);
+    const auto ours = run_command({program("predict"), run_, image});
+    ASSERT_TRUE(ours.status.ok()) << ours.errors;
+    const auto& prediction = rows[i + 1][2];
+    EXPECT_THAT(ours.output, StartsWith(prediction + ", probability "));
+    std::istringstream expected(lines[i]);
+    double probability = -1;
+    for (int j = 0; j <= std::atoi(prediction.c_str()); ++j) {
+      expected >> probability;
+    }
+    EXPECT_NEAR(
+        std::atof(ours.output.substr(ours.output.rfind(' ')).c_str()), probability,
+        1e-6);
+  }
+}
+
+}  // namespace tandem::predict_test

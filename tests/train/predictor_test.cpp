@@ -1,0 +1,269 @@
+// Trained networks that a program loads for predictions.
+
+#include "tandem/train/predictor.h"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/train/evaluation.h"
+#include "tandem/train/trainer.h"
+#include "tests/core/expect.h"
+#include "tests/graph/fixture_files.h"
+#include "tests/parallel/replica.h"
+#include "tests/scratch.h"
+
+namespace tandem::predictor_test {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kSamples = 20;
+
+// A network in TorchScript with dropout and batch norm, for 8 x 8 images.
+constexpr const char* kForward = R"(
+    def forward(self, x):
+      x = torch.flatten(x, 1)
+      x = torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, False)
+      x = torch.relu(torch.mm(x, self.first))
+      return torch.mm(torch.dropout(x, 0.5, self.training), self.second)
+  )";
+
+void save_script(const std::string& path) {
+  torch::jit::Module module("net");
+  module.register_attribute("training", c10::BoolType::get(), true);
+  const auto weight = [](int64_t rows, int64_t columns) {
+    return at::randn({rows, columns}).mul_(0.1).set_requires_grad(true);
+  };
+  module.register_buffer("mean", at::zeros({64}));
+  module.register_buffer("var", at::zeros({64}).add_(1));
+  module.register_parameter("first", weight(64, 12), false);
+  module.register_parameter("second", weight(12, 5), false);
+  module.define(kForward);
+  module.save(path);
+}
+
+// A function with the parameters of a program's own model.
+std::unique_ptr<Model> make_own_model() {
+  auto weight = at::randn({64, 5}).mul_(0.1).set_requires_grad(true);
+  return make_function_model(
+      [weight](const at::Tensor& x) { return x.flatten(1).mm(weight); },
+      {{"weight", weight}});
+}
+
+struct Network {
+  std::string name;
+  ModelKind kind = ModelKind::custom;
+  // Adds the settings of a network file.
+  std::function<void(const Scratch&, RunConfig&)> prepare = {};
+};
+
+Network built_in(ModelKind kind) {
+  return {name_of(kind), kind};
+}
+
+const std::vector<Network> kNetworks = {
+    built_in(ModelKind::simplenet),
+    built_in(ModelKind::net),
+    built_in(ModelKind::convnet_bn),
+    // Needs pixels at the borders.
+    built_in(ModelKind::lenet3x3),
+    {"exported", ModelKind::file,
+     [](const Scratch& scratch, RunConfig& config) {
+       config.model.file = unpack_fixture(scratch, "residual-2.15.0.pt2");
+     }},
+    {"script", ModelKind::file,
+     [](const Scratch& scratch, RunConfig& config) {
+       config.model.file = scratch / "network.pt";
+       save_script(config.model.file);
+     }},
+    {"own", ModelKind::custom}};
+
+class TrainedNetwork : public testing::TestWithParam<Network> {
+ protected:
+  void SetUp() override {
+    RunConfig config;
+    config.model.kind = GetParam().kind;
+    if (GetParam().prepare) {
+      GetParam().prepare(scratch_, config);
+    }
+    config.training.batch_size = 10;
+    config.training.epochs = 1;
+    config.data.mean = 0.3;
+    config.data.std = 0.7;
+    config.output.out = run_;
+    data_ = GetParam().name == "exported" ? large_images() : noise_images(kSamples);
+    (void)train(
+        config, {data_, data_}, *make_single_communicator(),
+        config.model.kind == ModelKind::custom ? make_own_model() : nullptr);
+  }
+
+  // Noise of 3 x 16 x 16 pixels, which the exported network accepts.
+  static Dataset large_images() {
+    Dataset data = noise_images(kSamples * 12);
+    data.size = kSamples;
+    data.channels = 3;
+    data.height = data.width = 16;
+    return data;
+  }
+
+  std::unique_ptr<Model> own() const {
+    return GetParam().kind == ModelKind::custom ? make_own_model() : nullptr;
+  }
+
+  at::Tensor images() const {
+    return at::from_blob(
+        const_cast<uint8_t*>(data_.pixels.data()),
+        {data_.size, data_.channels, data_.height, data_.width}, at::kByte);
+  }
+
+  const Scratch scratch_;
+  const std::string run_ = scratch_ / "run";
+  Dataset data_;
+};
+
+TEST_P(TrainedNetwork, HasTheInputsAndOutputsOfTheEvaluation) {
+  const Predictor predictor = load_model(run_, own());
+  CheckpointEvaluation options;
+  options.dataset = data_;
+  options.batch_size = kSamples;
+  at::Tensor inputs;
+  at::Tensor outputs;
+  options.after_batch = [&](const EvaluatedBatch& evaluated) {
+    inputs = evaluated.batch.inputs.clone();
+    outputs = evaluated.output.clone();
+  };
+  (void)evaluate_checkpoint(run_, options, own());
+  EXPECT_TRUE(predictor.preprocess(images()).equal(inputs));
+  const auto found = predictor(inputs);
+  EXPECT_TRUE(at::allclose(found, outputs, 1e-5, 1e-6)) << found << outputs;
+  EXPECT_FALSE(found.requires_grad());
+  EXPECT_EQ(predictor.image_shape().height, data_.height);
+  EXPECT_THAT(predictor.class_names(), ElementsAre("0", "1", "2", "3", "4"));
+}
+
+TEST_P(TrainedNetwork, FourThreadsGetTheOutputsOfOneThread) {
+  const Predictor predictor = load_model(run_, own());
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> outputs;
+  for (int64_t i = 0; i + 4 <= kSamples; i += 4) {
+    inputs.push_back(predictor.preprocess(images().slice(0, i, i + 4)));
+    outputs.push_back(predictor(inputs.back()));
+  }
+  std::vector<std::future<bool>> threads;
+  for (size_t thread = 0; thread < 4; ++thread) {
+    threads.push_back(std::async(std::launch::async, [&, thread] {
+      bool equal = true;
+      for (size_t i = 0; i < 40; ++i) {
+        const size_t at = (i + thread) % inputs.size();
+        equal = equal && predictor(inputs[at]).equal(outputs[at]);
+      }
+      return equal;
+    }));
+  }
+  for (auto& thread : threads) {
+    EXPECT_TRUE(thread.get());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Predictor, TrainedNetwork, testing::ValuesIn(kNetworks),
+    [](const auto& network) { return network.param.name; });
+
+void save_run(const std::string& out, const RunConfig& config, Dataset data) {
+  RunConfig all = config;
+  all.training.batch_size = 10;
+  all.training.epochs = 1;
+  all.output.out = out;
+  (void)train(
+      all, {data, data}, *make_single_communicator(),
+      config.model.kind == ModelKind::custom ? make_own_model() : nullptr);
+}
+
+TEST(LoadModel, HasTheNamesOfTheClasses) {
+  const Scratch scratch;
+  RunConfig config;
+  config.model.kind = ModelKind::simplenet;
+  Dataset data = noise_images(kSamples);
+  data.class_names = {"cat", "dog", "owl", "bee", "eel"};
+  save_run(scratch / "run", config, data);
+  EXPECT_THAT(
+      load_model(scratch / "run").class_names(),
+      ElementsAre("cat", "dog", "owl", "bee", "eel"));
+}
+
+TEST(LoadModel, KeepsFloat64) {
+  const Scratch scratch;
+  RunConfig config;
+  config.model.kind = ModelKind::simplenet;
+  config.exec.precision = Precision::fp64;
+  save_run(scratch / "run", config, noise_images(kSamples));
+  const auto predictor = load_model(scratch / "run");
+  const auto inputs = predictor.preprocess(at::zeros({2, 1, 8, 8}, at::kByte));
+  EXPECT_EQ(predictor(inputs).scalar_type(), at::kDouble);
+}
+
+TEST(LoadModel, RefusesOtherBatches) {
+  const Scratch scratch;
+  RunConfig config;
+  config.model.kind = ModelKind::simplenet;
+  save_run(scratch / "run", config, noise_images(kSamples));
+  const auto predictor = load_model(scratch / "run");
+  const auto bytes = at::zeros({2, 1, 8, 8}, at::kByte);
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { (void)predictor(bytes); }),
+      HasSubstr("the batch is Byte of shape [2, 1, 8, 8], expected floating point of "
+                "shape [samples, 1, 8, 8]"));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        (void)predictor(at::zeros({1, 8, 8}));
+      }),
+      HasSubstr("of shape [1, 8, 8], expected"));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { (void)predictor.preprocess(bytes.to(at::kFloat)); }),
+      HasSubstr("expected uint8 on the CPU"));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        (void)predictor.preprocess(at::zeros({2, 3, 8, 8}, at::kByte));
+      }),
+      HasSubstr("[2, 3, 8, 8], expected"));
+}
+
+TEST(LoadModel, RefusesPathsAndModelsThatDoNotFit) {
+  const Scratch scratch;
+  make_directories(scratch / "empty");
+  for (const char* name : {"empty", "missing"}) {
+    EXPECT_THAT(
+        error_of<DataError>([&] { (void)load_model(scratch / name); }),
+        HasSubstr(scratch / name));
+  }
+  RunConfig config;
+  config.model.kind = ModelKind::custom;
+  save_run(scratch / "own", config, noise_images(kSamples));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { (void)load_model(scratch / "own"); }),
+      AllOf(HasSubstr("a module of its program"), HasSubstr("load_model()")));
+  config.model.kind = ModelKind::net;
+  save_run(scratch / "net", config, noise_images(kSamples));
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { (void)load_model(scratch / "net", make_own_model()); }),
+      HasSubstr("weight"));
+}
+
+}  // namespace tandem::predictor_test
