@@ -1,8 +1,12 @@
 #pragma once
 
 /// The public API. Its headers are listed in the recommended reading order. They do not
-/// include torch/torch.h. Programs that use tandem::DataParallel also include
-/// tandem/parallel/ddp/data_parallel_module.h, which needs torch::nn.
+/// include torch/torch.h. Parts that need more of LibTorch, or MPI, have separate
+/// headers:
+///   tandem/parallel/ddp/data_parallel_module.h   tandem::DataParallel
+///   tandem/data/distributed_sampler.h            tandem::DistributedSampler
+///   tandem/optim/torch_adadelta.h                tandem::Adadelta
+///   tandem/comm/join/join_mpi.h                  tandem::join_run(MPI_Comm)
 
 // Ranks and their communication.
 #include "tandem/base/error.h"
@@ -16,6 +20,7 @@
 
 // Data, models, optimizers.
 #include "tandem/core/arena.h"
+#include "tandem/core/module_state.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/sampler.h"
@@ -31,6 +36,7 @@
 
 // Complete training runs.
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/loop_checkpoint.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/run_config.h"
 #include "tandem/train/assembly.h"

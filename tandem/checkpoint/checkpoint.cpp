@@ -306,31 +306,37 @@ std::string save_checkpoint(
   return path;
 }
 
-void load_checkpoint(
-    const std::string& path, CheckpointContent& content,
-    const std::function<void(const CheckpointContent&)>& accept) {
+CheckpointContent read_checkpoint(const std::string& path) {
   // Reads the model first, so that the error names the model if both files are missing.
   const auto model_bytes = read_file(file_in(path, kModelFile));
   const auto training_bytes = read_file(file_in(path, kTrainingFile));
-  const auto [model, training] =
-      parse_checkpoint_files(path, model_bytes, training_bytes);
-  CheckpointContent said;
-  said.position = {
+  auto [model, training] = parse_checkpoint_files(path, model_bytes, training_bytes);
+  CheckpointContent content;
+  content.position = {
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
-  said.best = best_in(training, path);
-  said.description = model.metadata;
-  said.config = text(training, "config");
-  said.data = text(training, "data");
-  accept(said);
-  check_fits("checkpoint", path, model.tensors, content.state.model, Fit::complete);
+  content.best = best_in(training, path);
+  content.config = text(training, "config");
+  content.data = text(training, "data");
+  content.rank_hashes = rank_hashes(training);
+  content.description = std::move(model.metadata);
+  content.state = {std::move(model.tensors), std::move(training.tensors)};
+  return content;
+}
+
+void load_checkpoint(
+    const std::string& path, CheckpointContent& content,
+    const std::function<void(const CheckpointContent&)>& accept) {
+  auto read = read_checkpoint(path);
+  const TrainingState tensors = std::exchange(read.state, {});
+  accept(read);
+  check_fits("checkpoint", path, tensors.model, content.state.model, Fit::complete);
   check_fits(
-      "checkpoint", path, training.tensors, content.state.optimizer, Fit::complete);
-  copy_values(model.tensors, content.state.model);
-  copy_values(training.tensors, content.state.optimizer);
-  said.state = std::move(content.state);
-  said.rank_hashes = rank_hashes(training);
-  content = std::move(said);
+      "checkpoint", path, tensors.optimizer, content.state.optimizer, Fit::complete);
+  copy_values(tensors.model, content.state.model);
+  copy_values(tensors.optimizer, content.state.optimizer);
+  read.state = std::move(content.state);
+  content = std::move(read);
 }
 
 std::string model_file(const std::string& path) {

@@ -90,6 +90,10 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
+/// Returns a checkpoint with all tensors of its files, in main memory. Throws DataError
+/// as load_checkpoint().
+[[nodiscard]] CheckpointContent read_checkpoint(const std::string& path);
+
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
 /// `content.state`, in place; other tensors of the checkpoint are ignored. Before any
 /// tensor is compared or copied, calls `accept` with the checkpoint's content without

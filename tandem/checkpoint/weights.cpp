@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/safetensors.h"
@@ -89,6 +91,28 @@ std::vector<NamedTensor> without(
   return others;
 }
 
+// Throws ConfigError for tensors that the formats cannot represent.
+void check_savable(const std::vector<NamedTensor>& tensors) {
+  const auto fail = [](const std::string& name, const std::string& what) {
+    throw ConfigError("[weights] tensor '" + name + "' " + what);
+  };
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors) {
+    if (!names.insert(name).second) {
+      fail(name, "occurs twice, expected once; rename one");
+    }
+    if (!tensor.defined()) {
+      fail(name, "is undefined, expected values; leave it out");
+    }
+    if (!is_torch_file_dtype(tensor.scalar_type())) {
+      fail(
+          name, std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
+                    ", expected floating-point numbers of 16 to 64 bits, integers or "
+                    "bool; convert it");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<NamedTensor> read_weights(const std::string& path) {
@@ -113,6 +137,21 @@ void load_weights(
   const auto loaded = without(targets, skip);
   check_fits("weights", path, sources, loaded, Fit::exact);
   copy_values(sources, loaded);
+}
+
+void save_weights(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  const bool is_torch = ends_with(path, ".pt") || ends_with(path, ".pth");
+  if (!is_torch && !ends_with(path, ".safetensors")) {
+    throw ConfigError(
+        "[weights] path is '" + path +
+        "', expected a name that ends in .pt, .pth or .safetensors; change the name");
+  }
+  check_savable(tensors);
+  if (is_torch) {
+    write_torch_file(path, tensors);
+  } else {
+    write_safetensors(path, {tensors, {}});
+  }
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include "tandem/config/name_patterns.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/module_state.h"
 
 namespace tandem {
 
@@ -28,5 +29,34 @@ namespace tandem {
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip = {});
+
+/// Loads weights into the tensors of a torch::nn module, in place. For a module holder
+/// `net`, pass `*net`.
+template <typename Module>
+void load_weights(const std::string& path, const Module& module) {
+  load_weights(path, module_state(module));
+}
+
+/// Writes tensors, with their dtypes, to a file that Python can load. The end of the
+/// name determines the format:
+///
+///   net.safetensors   safetensors.torch.load_file(path)
+///   net.pt, net.pth   torch.load(path, weights_only=True)
+///
+/// Replaces the file atomically, so readers see either the old or the new file. Dtypes:
+/// those of write_torch_file().
+///
+/// Throws ConfigError for another end of the name, an undefined tensor, another dtype,
+/// or a name that occurs twice; DataError if the file cannot be written. After an
+/// error, an old file is unchanged.
+void save_weights(const std::string& path, const std::vector<NamedTensor>& tensors);
+
+/// Writes the parameters and buffers of a torch::nn module under the names of Python's
+/// state_dict(), so that load_state_dict(strict=True) accepts them. For a module holder
+/// `net`, pass `*net`.
+template <typename Module>
+void save_weights(const std::string& path, const Module& module) {
+  save_weights(path, module_state(module));
+}
 
 }  // namespace tandem

@@ -26,7 +26,8 @@ struct DtypeName {
 const DtypeName kDtypes[] = {
     {at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
     {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
-    {at::kByte, "U8"},       {at::kBool, "BOOL"},
+    {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
+    {at::kBool, "BOOL"},
 };
 
 constexpr const char* kHashKey = "sha256";

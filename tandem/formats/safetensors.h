@@ -23,7 +23,8 @@ struct SafetensorsFile {
 /// Replaces `path` atomically (files.h). Adds the metadata entry "sha256": the hash of
 /// names, dtypes, shapes, values and the other metadata. The hash does not depend on
 /// the order of the tensors in the file. Supported dtypes: float32, float64, float16,
-/// bfloat16, int64, int32, uint8, bool. Throws DataError if the file cannot be written.
+/// bfloat16, int64, int32, int16, int8, uint8, bool. Throws DataError if the file cannot
+/// be written.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// Returns the bytes that write_safetensors() would write.

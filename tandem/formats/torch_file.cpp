@@ -353,6 +353,12 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
   return read_torch_file(FilePart{path});
 }
 
+bool is_torch_file_dtype(at::ScalarType dtype) {
+  return std::any_of(
+      std::begin(kStorageClasses), std::end(kStorageClasses),
+      [&](const StorageClass& entry) { return entry.dtype == dtype; });
+}
+
 void write_torch_file(
     const std::string& path, const std::vector<NamedTensor>& tensors) {
   std::vector<ZipRecord> records;

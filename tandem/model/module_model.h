@@ -2,8 +2,8 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "tandem/core/module_state.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -37,18 +37,8 @@ namespace tandem {
 /// that defines your module.
 template <typename Net>
 [[nodiscard]] std::unique_ptr<Model> make_module_model(Net net) {
-  const auto named = [](const auto& dict) {
-    std::vector<NamedTensor> list;
-    for (const auto& item : dict) {
-      // Without running statistics, batch norm registers buffers that are undefined.
-      if (item.value().defined()) {
-        list.push_back({item.key(), item.value()});
-      }
-    }
-    return list;
-  };
-  auto parameters = named(net->named_parameters());
-  auto buffers = named(net->named_buffers());
+  auto parameters = named_tensors(net->named_parameters());
+  auto buffers = named_tensors(net->named_buffers());
   return make_function_model(
       [net](const at::Tensor& images) mutable { return net->forward(images); },
       std::move(parameters), std::move(buffers),

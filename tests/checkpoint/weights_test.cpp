@@ -8,11 +8,16 @@
 #include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 #endif
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
@@ -189,14 +194,104 @@ TEST(Weights, EveryDtypeRoundTrips) {
   tensors.push_back({"scalar", at::randn({})});
   tensors.push_back({"empty", at::randn({0, 4})});
   tensors.push_back({"transposed", at::randn({3, 4}).t()});
-  write_torch_file(scratch / "all.pt", tensors);
-  const auto read = read_torch_file(scratch / "all.pt");
-  ASSERT_EQ(read.size(), tensors.size());
-  for (size_t i = 0; i < read.size(); ++i) {
-    EXPECT_EQ(read[i].name, tensors[i].name);
-    EXPECT_EQ(read[i].tensor.scalar_type(), tensors[i].tensor.scalar_type());
-    EXPECT_TRUE(read[i].tensor.equal(tensors[i].tensor)) << read[i].name;
+  for (const char* name : {"all.pt", "all.safetensors"}) {
+    save_weights(scratch / name, tensors);
+    const auto read = read_weights(scratch / name);
+    ASSERT_EQ(read.size(), tensors.size());
+    for (size_t i = 0; i < read.size(); ++i) {
+      EXPECT_EQ(read[i].name, tensors[i].name);
+      EXPECT_EQ(read[i].tensor.scalar_type(), tensors[i].tensor.scalar_type());
+      EXPECT_TRUE(read[i].tensor.equal(tensors[i].tensor)) << read[i].name;
+    }
   }
+}
+
+// --- of a torch::nn module ---
+
+// Loads files with strict=True into Python's counterpart of small_net(), and prints the
+// sum of its outputs for ones.
+constexpr const char* kPythonModule = R"(
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from peer import load_safetensors
+nn = torch.nn
+for path in sys.argv[2:]:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4),
+                        nn.BatchNorm1d(4, track_running_stats=False)).double()
+    safe = path.endswith(".safetensors")
+    state = load_safetensors(path) if safe else torch.load(path)
+    net.load_state_dict(state, strict=True)
+    net.eval()
+    rows = torch.arange(6, dtype=torch.float64).reshape(2, 3)
+    print(net(rows).abs().sum().item().hex())
+)";
+
+torch::nn::Sequential small_net() {
+  torch::nn::Sequential net(
+      torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
+      torch::nn::BatchNorm1d(
+          torch::nn::BatchNorm1dOptions(4).track_running_stats(false)));
+  net->to(torch::kDouble);
+  net->forward(at::randn({5, 3}, at::kDouble));
+  return net;
+}
+
+TEST(Weights, OfAModuleLoadInPythonAndInAModule) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const Scratch scratch;
+  auto net = small_net();
+  net->eval();
+  const auto inputs = at::arange(6, at::kDouble).reshape({2, 3});
+  const auto expected = net->forward(inputs);
+  const std::vector<std::string> files = {
+      scratch / "net.pt", scratch / "net.pth", scratch / "net.safetensors"};
+  std::vector<std::string> command = {
+      "-c", kPythonModule, source_dir() + "/tests/parity"};
+  for (const auto& file : files) {
+    save_weights(file, *net);
+    auto other = small_net();
+    load_weights(file, *other);
+    other->eval();
+    EXPECT_TRUE(other->forward(inputs).equal(expected)) << file;
+    command.push_back(file);
+  }
+  const auto python = run_python(command);
+  ASSERT_TRUE(python.status.ok()) << python.errors;
+  std::istringstream lines(python.output);
+  for (size_t i = 0; i < files.size(); ++i) {
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line));
+    EXPECT_NEAR(
+        std::strtod(line.c_str(), nullptr), expected.abs().sum().item<double>(), 1e-12);
+  }
+}
+
+TEST(Weights, ThatCannotBeSavedLeaveTheOldFile) {
+  const Scratch scratch;
+  const auto ones = at::ones({2});
+  for (const char* name : {"net.pt", "net.safetensors"}) {
+    const auto file = scratch / name;
+    save_weights(file, {{"a", ones}});
+    const std::string before = read_file(file);
+    const auto refused = [&](const std::vector<NamedTensor>& tensors) {
+      const auto error = error_of<ConfigError>([&] { save_weights(file, tensors); });
+      EXPECT_EQ(read_file(file), before);
+      return error;
+    };
+    EXPECT_THAT(
+        refused({{"a", ones.to(at::kComplexFloat)}}), HasSubstr("ComplexFloat"));
+    EXPECT_THAT(refused({{"a", at::Tensor()}}), HasSubstr("'a' is undefined"));
+    EXPECT_THAT(refused({{"a", ones}, {"a", ones}}), HasSubstr("'a' occurs twice"));
+  }
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { save_weights(scratch / "net.bin", {}); }),
+      HasSubstr("ends in .pt, .pth or .safetensors"));
+  EXPECT_THAT(
+      error_of<DataError>([&] {
+        save_weights("/proc/net.pt", {{"a", ones}});
+      }),
+      HasSubstr("/proc/net.pt"));
+  EXPECT_EQ(list_directory(scratch.path()).size(), 2u);
 }
 
 // --- in a run ---

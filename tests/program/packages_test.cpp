@@ -465,7 +465,8 @@ TEST(Packages, TheExamplesAreACMakeProject) {
   ASSERT_TRUE(configured.status.ok()) << configured.errors;
   const auto targets = run_command({"ninja", "-C", scratch / "build", "-t", "targets"});
   for (const auto& example : fs::directory_iterator(source_dir() + "/examples")) {
-    if (example.is_directory()) {
+    const bool needs_mpi = example.path().filename() == "mpi_loop";
+    if (example.is_directory() && !(needs_mpi && TANDEM_HAS_MPI == 0)) {
       EXPECT_THAT(
           targets.output,
           HasSubstr("example_" + example.path().filename().string() + ": phony"));

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/backends/mpi_group.h"
 #include "tandem/comm/backends/mpi_session.h"
 
 namespace tandem {
@@ -188,6 +189,9 @@ class MpiCommunicator : public Communicator {
       : Communicator(rank, size, "mpi"), comm_(comm), options_(options) {}
 
   ~MpiCommunicator() override {
+    if (MpiSession::has_ended()) {
+      return;
+    }
     MpiSession& session = MpiSession::of_process();
     if (std::uncaught_exceptions() > 0) {
       session.abandon();
@@ -348,10 +352,15 @@ bool has_mpi() {
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
+  return make_mpi_communicator(MPI_COMM_WORLD, options);
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(
+    MPI_Comm comm, const MpiOptions& options) {
   try {
     MpiSession::of_process();
     MPI_Comm own = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    check_mpi(MPI_Comm_dup(comm, &own));
     return communicator_of(own, options);
   } catch (const Error&) {
     throw;

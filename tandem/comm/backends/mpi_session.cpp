@@ -23,9 +23,7 @@ MpiSession& MpiSession::of_process() {
   static MpiSession session;
   [[maybe_unused]] static const int registered =
       std::at_quick_exit([] { session.end(); });
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (finalized != 0) {
+  if (has_ended()) {
     throw ConfigError(
         "[comm] MPI has ended in this process; create the communicator before "
         "MPI_Finalize");
@@ -33,14 +31,18 @@ MpiSession& MpiSession::of_process() {
   return session;
 }
 
+bool MpiSession::has_ended() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
 MpiSession::~MpiSession() {
   end();
 }
 
 void MpiSession::end() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (ours_ && !abandoned_ && finalized == 0) {
+  if (ours_ && !abandoned_ && !has_ended()) {
     MPI_Finalize();
   }
 }
@@ -51,6 +53,13 @@ MpiSession::MpiSession() {
   MPI_Initialized(&begun);
   if (begun != 0) {
     MPI_Query_thread(&level);
+    if (level < MPI_THREAD_MULTIPLE) {
+      throw ConfigError(
+          "[comm] the program initialized MPI with thread level " +
+          std::to_string(level) + ", expected MPI_THREAD_MULTIPLE (" +
+          std::to_string(MPI_THREAD_MULTIPLE) +
+          "); replace MPI_Init by MPI_Init_thread");
+    }
   } else {
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     ours_ = true;

@@ -14,9 +14,13 @@ class MpiSession {
   /// Returns the session. The first call initializes MPI, unless the program has done
   /// so.
   ///
-  /// Throws ConfigError if MPI was finalized. Throws std::runtime_error if MPI cannot
-  /// be initialized or does not allow calls from all threads.
+  /// Throws ConfigError if MPI was finalized, or if the program initialized MPI without
+  /// MPI_THREAD_MULTIPLE. Throws std::runtime_error if MPI cannot be initialized or
+  /// does not allow calls from all threads.
   static MpiSession& of_process();
+
+  /// Returns whether MPI was finalized.
+  static bool has_ended();
 
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;

@@ -6,6 +6,7 @@
 
 #include "tandem/comm/communicator.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/module_state.h"
 #include "tandem/model/loss.h"
 #include "tandem/parallel/reduce/bucket_hook.h"
 #include "tandem/parallel/strategy.h"
@@ -108,14 +109,9 @@ class DistributedDataParallel {
       Module& module, Communicator& comm,
       const DistributedDataParallelOptions& options = {})
       : DistributedDataParallel(
-            named(module.named_parameters()), named(module.named_buffers()), comm,
-            options) {
-    watch([&module] {
-      auto all = named(module.named_parameters());
-      const auto buffers = named(module.named_buffers());
-      all.insert(all.end(), buffers.begin(), buffers.end());
-      return all;
-    });
+            named_tensors(module.named_parameters()),
+            named_tensors(module.named_buffers()), comm, options) {
+    watch([&module] { return module_state(module); });
   }
 
   /// Wraps lists of parameters and buffers instead of a module. Added or replaced
@@ -160,15 +156,6 @@ class DistributedDataParallel {
   ModelArenas& arenas();
 
  private:
-  template <typename Dict>
-  static std::vector<NamedTensor> named(const Dict& dict) {
-    std::vector<NamedTensor> list;
-    for (const auto& item : dict) {
-      list.push_back({item.key(), item.value()});
-    }
-    return list;
-  }
-
   // Sets the function that returns the module's current parameters and buffers.
   void watch(std::function<std::vector<NamedTensor>()> list);
 

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+
+namespace torch {
+namespace optim {
+class Optimizer;
+}  // namespace optim
+}  // namespace torch
+
+namespace tandem {
+
+// The options and the state of a torch::optim optimizer as named tensors, which do not
+// depend on addresses:
+//   group.0/lr             scalar: an option of the first parameter group
+//   exp_avg/fc1.weight     state of the parameter fc1.weight
+//   old_dirs.0/fc1.weight  first element of a list (LBFGS)
+// A field without a value has no tensor.
+
+/// Returns the name of an optimizer's class, such as "Adam". Throws ConfigError for a
+/// class other than those of LibTorch and Adadelta.
+std::string optimizer_name(const torch::optim::Optimizer& optimizer);
+
+/// Returns the options and the state of `optimizer`. `parameters` are the module's
+/// parameters. The tensors of the state share the optimizer's memory.
+///
+/// Throws ConfigError if the optimizer has a parameter that is not in `parameters`.
+std::vector<NamedTensor> optimizer_tensors(
+    torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters);
+
+/// Options and state that were read from tensors and are not yet in the optimizer.
+class ReadOptimizer {
+ public:
+  /// Reads the tensors that optimizer_tensors() returned for an optimizer of the same
+  /// class. Does not change `optimizer`. `path` is the file of the tensors in errors.
+  ///
+  /// Throws ConfigError with the first tensor that is missing, or that this optimizer
+  /// does not have.
+  ReadOptimizer(
+      torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& tensors, const std::string& path);
+  ~ReadOptimizer();
+  ReadOptimizer(const ReadOptimizer&) = delete;
+  ReadOptimizer& operator=(const ReadOptimizer&) = delete;
+
+  /// Replaces all options and the whole state of the optimizer. Call it once.
+  void apply();
+
+ private:
+  struct Content;
+  std::unique_ptr<Content> content_;
+};
+
+}  // namespace tandem

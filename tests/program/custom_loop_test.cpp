@@ -1,0 +1,140 @@
+// The examples of custom loops: a loop that is killed and resumed, and an MPI program.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <random>
+#include <set>
+
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/launch/mpirun.h"
+#include "tests/program/program.h"
+
+namespace tandem::custom_loop_test {
+
+using testing::HasSubstr;
+
+// Returns the lines with `mark`, from the end of `mark` on.
+std::vector<std::string> lines_after(const std::string& text, const std::string& mark) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(mark);
+    if (at != std::string::npos) {
+      found.push_back(line.substr(at + mark.size()));
+    }
+  }
+  return found;
+}
+
+class ResumableLoop : public testing::Test {
+ protected:
+  static Arguments launch(int ranks, const std::string& directory) {
+    return {
+        "launch",
+        "--nproc-per-node",
+        std::to_string(ranks),
+        program("resumable_loop"),
+        directory,
+        "4"};
+  }
+
+  static std::string weights_in(const std::string& directory) {
+    return read_file(directory + "/net.safetensors");
+  }
+
+  // Starts the loop, and kills it up to 30 ms after it has saved its next checkpoint.
+  // Returns the path of the newest checkpoint.
+  std::string kill_after_checkpoint(int ranks, const std::string& directory) {
+    const auto before = newest_or_none(directory);
+    Process process({with({program()}, launch(ranks, directory)), {}, true});
+    while (newest_or_none(directory) == before && !process.poll()) {
+      usleep(1'000);
+    }
+    usleep(static_cast<useconds_t>(random_() % 30'000));
+    process.signal(SIGKILL);
+    EXPECT_EQ(process.wait().signal, SIGKILL) << "the loop ended before it was killed";
+    return newest_or_none(directory);
+  }
+
+  static std::string newest_or_none(const std::string& directory) {
+    return file_exists(directory) ? newest_checkpoint(directory) : "";
+  }
+
+  Scratch scratch_;
+  std::mt19937 random_{7};
+};
+
+TEST_F(ResumableLoop, KilledLoopsEndWithTheSameBits) {
+  const auto whole = scratch_ / "whole";
+  const auto killed = scratch_ / "killed";
+  const auto run = tandem_run(launch(2, whole));
+  ASSERT_TRUE(run.status.ok()) << run.errors;
+  for (int kill = 0; kill < 3; ++kill) {
+    kill_after_checkpoint(2, killed);
+  }
+  const auto last = tandem_run(launch(2, killed));
+  ASSERT_TRUE(last.status.ok()) << last.errors;
+  EXPECT_THAT(last.output, HasSubstr("resumed at step"));
+  EXPECT_EQ(weights_in(killed), weights_in(whole));
+}
+
+// Dropout masks and the order of sums depend on the number of ranks.
+TEST_F(ResumableLoop, ResumesWithAnotherNumberOfRanks) {
+  const auto directory = scratch_ / "run";
+  const auto of_two = kill_after_checkpoint(2, directory);
+  const auto of_three = kill_after_checkpoint(3, directory);
+  EXPECT_LT(of_two, of_three);
+  const auto last = tandem_run(launch(1, directory));
+  ASSERT_TRUE(last.status.ok()) << last.errors;
+  const auto loss = lines_after(last.output, "loss ");
+  ASSERT_EQ(loss.size(), 1u) << last.output;
+  // The targets' variance is 20.
+  EXPECT_LT(std::stod(loss[0]), 2);
+}
+
+class MpiLoop : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (TANDEM_HAS_MPI == 0) {
+      GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
+                      "scripts/test -R MpiLoop";
+    }
+  }
+
+  static std::string weights_of(const std::string& name, int ranks) {
+    const auto run = run_command(mpirun_command(ranks, {program(name)}), {}, 100);
+    EXPECT_TRUE(run.status.ok()) << run.errors;
+    const auto weights = lines_after(run.output, "weights ");
+    EXPECT_EQ(weights.size(), 1u) << run.output;
+    return weights.empty() ? "none of " + name : weights[0];
+  }
+};
+
+TEST_F(MpiLoop, ConvertedProgramHasTheSameBits) {
+  std::set<std::string> all;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const auto by_hand = weights_of("mpi_loop_by_hand", ranks);
+    EXPECT_EQ(weights_of("mpi_loop", ranks), by_hand) << ranks << " ranks";
+    all.insert(by_hand);
+  }
+  EXPECT_EQ(all.size(), 4u);
+}
+
+// Counts the lines of code that are new or changed; the loop over the parameters is
+// removed.
+TEST(MpiLoopSource, ConversionAddsAtMostTenLines) {
+  const auto folder = source_dir() + "/examples/mpi_loop/";
+  const auto diff =
+      run_command({"diff", folder + "by_hand.cpp", folder + "main.cpp"}, {}, 10);
+  int added = 0;
+  for (const auto& line : lines_after(diff.output, "> ")) {
+    added += line.empty() || line.rfind("//", 0) == 0 ? 0 : 1;
+  }
+  EXPECT_GT(added, 3);
+  EXPECT_LE(added, 10);
+}
+
+}  // namespace tandem::custom_loop_test
