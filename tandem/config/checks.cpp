@@ -72,6 +72,21 @@ void check_loss(const ModelSettings& model) {
         "end in a log-softmax; use --loss cross_entropy or auto",
         name_of(model.kind)));
   }
+  if (model.loss != LossKind::automatic) {
+    check_label_smoothing(model, name_of(model.loss));
+  } else if (is_built_in(model.kind)) {
+    check_label_smoothing(model, name_of(row_of(model.kind).loss));
+  }
+}
+
+// Checks that no rank needs the labels of another rank's share.
+void check_ignore_index(const RunConfig& config) {
+  if (config.model.ignore_index >= 0 && config.data.share == Share::scatter) {
+    throw ConfigError(fmt::format(
+        "[config] ignore_index is {}, which needs the labels of all samples on every "
+        "rank, but share is scatter; use --share sampler, or leave out --ignore-index",
+        config.model.ignore_index));
+  }
 }
 
 // Checks that the strategy supports loss_scale and stages. With loss_scale, ranks skip
@@ -187,11 +202,21 @@ bool RunConfig::needs_mpirun() const {
   return ranks.launcher == LauncherKind::mpirun || row_of(comm.backend).has_launcher;
 }
 
+void check_label_smoothing(const ModelSettings& model, const std::string& loss) {
+  if (model.label_smoothing != 0 && loss != name_of(LossKind::cross_entropy)) {
+    throw ConfigError(fmt::format(
+        "[config] label_smoothing is {}, which is for loss cross_entropy, but the loss "
+        "is {}; leave out --label-smoothing, or use --loss cross_entropy",
+        model.label_smoothing, loss));
+  }
+}
+
 void check(const RunConfig& config) {
   check_texts(config);
   check_fields(config);
   check_model_file(config.model);
   check_loss(config.model);
+  check_ignore_index(config);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");

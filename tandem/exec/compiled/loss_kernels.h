@@ -15,17 +15,19 @@ struct LossSums {
   double correct = 0;
 };
 
-/// Returns the summed loss and the number of correct samples. `output` is float32,
-/// samples x classes. `targets` are int64 classes; for MSE, float32 values in the shape
-/// of `output`.
+/// Returns the summed loss and the number of correct samples. `loss.own` is empty.
+/// `output` is float32, samples x classes. `targets` are int64 classes; for MSE,
+/// float32 values in the shape of `output`.
 ///
-/// Throws DataError if a target is not a column of the output.
-LossSums sum_losses(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+/// Throws DataError if a target is neither a column of the output nor
+/// loss.ignore_index.
+LossSums sum_losses(
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
 /// Writes `weight` times the gradient of the summed loss with respect to `output` to
 /// `grad`, samples x classes.
 void loss_gradient(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
-    float* grad);
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets,
+    double weight, float* grad);
 
 }  // namespace tandem
