@@ -36,6 +36,9 @@ EvalOptions parse_eval(const Arguments& arguments) {
       ->check(whole_number(0));
   app.add_option("--batch-size", options.batch_size, "samples per batch")
       ->check(whole_number(1, 1 << 24));
+  app.add_flag(
+      "--ema", options.ema,
+      "evaluate the moving average of the weights, of a run with --ema-decay");
   add_setting(app, options.config, "device");
   parse(app, arguments);
   return options;

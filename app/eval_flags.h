@@ -17,6 +17,8 @@ struct EvalOptions {
   std::string data;
   int64_t limit = 0;
   int64_t batch_size = 1000;
+  // Moving averages instead of the weights.
+  bool ema = false;
   // Only the setting `device` is used.
   RunConfig config;
 };

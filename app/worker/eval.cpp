@@ -13,6 +13,7 @@ int work_eval(const Arguments& arguments) {
   evaluation.data = options.data;
   evaluation.limit = options.limit;
   evaluation.batch_size = options.batch_size;
+  evaluation.weights = options.ema ? CheckpointWeights::ema : CheckpointWeights::own;
   evaluation.placement = find_placement(options.config, 0);
   const auto report = evaluate_checkpoint(options.checkpoint, evaluation);
   fmt::print(

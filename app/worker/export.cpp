@@ -1,10 +1,8 @@
 #include <fmt/core.h>
 
 #include "app/command_line.h"
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
 
 namespace tandem::app {
@@ -22,6 +20,10 @@ int work_export(const Arguments& arguments) {
          "--out", out,
          "FILE.pt or FILE.pth for Python's torch.load, or FILE.safetensors for a copy")
       ->required();
+  bool ema = false;
+  app.add_flag(
+      "--ema", ema,
+      "write the moving average of the weights, of a run with --ema-decay");
   parse(app, arguments);
 
   const bool is_torch = ends_with(out, ".pt") || ends_with(out, ".pth");
@@ -30,13 +32,12 @@ int work_export(const Arguments& arguments) {
         "[export] --out is '" + out +
         "', expected a name that ends in .pt, .pth or .safetensors; change --out");
   }
-  const std::string path = model_file(checkpoint);
-  const std::string bytes = read_file(path);
-  const auto model = parse_whole_model(bytes, path);
+  const auto model =
+      read_model(checkpoint, ema ? CheckpointWeights::ema : CheckpointWeights::own);
   if (is_torch) {
     write_torch_file(out, model.tensors);
   } else {
-    replace_file(out, bytes);
+    write_safetensors(out, model);
   }
   fmt::print("wrote {} tensors to {}\n", model.tensors.size(), out);
   return 0;

@@ -89,8 +89,8 @@ void check_ignore_index(const RunConfig& config) {
   }
 }
 
-// Checks that the strategy supports loss_scale and stages. With loss_scale, ranks skip
-// a step whose gradients overflowed, so every rank needs all gradients.
+// Checks that the strategy supports loss_scale, ema_decay and stages. With loss_scale,
+// ranks skip a step whose gradients overflowed, so every rank needs all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
@@ -99,6 +99,13 @@ void check_strategy(const RunConfig& config) {
         "[config] loss_scale is set, which is for strategy data_parallel or "
         "sequential, not {}; leave out --loss-scale, or change --strategy",
         name_of(strategy.kind)));
+  }
+  if (config.optimizer.ema_decay > 0 && has_trait(strategy.kind, kTrainsAlone)) {
+    throw ConfigError(fmt::format(
+        "[config] ema_decay is {}, which averages the parameters of one rank, but each "
+        "rank of strategy {} trains its own; leave out --ema-decay, or change "
+        "--strategy",
+        config.optimizer.ema_decay, name_of(strategy.kind)));
   }
   if (strategy.stages > 1 && !has_trait(strategy.kind, kHasStages)) {
     throw ConfigError(fmt::format(

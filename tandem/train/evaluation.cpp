@@ -199,7 +199,7 @@ TestReport evaluate_checkpoint(
         const Assembly parts = assemble(
             config, test, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model(checkpoint, &state);
+        load_model(checkpoint, &state, options.weights);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
         use_device(loading, test, options.placement);
