@@ -22,6 +22,9 @@ void add_options(CLI::App& app, EvalOptions& options, const char* data) {
       ->check(whole_number(0));
   app.add_option("--batch-size", options.batch_size, "samples per batch")
       ->check(whole_number(1, 1 << 24));
+  app.add_flag(
+      "--ema", options.ema,
+      "evaluate the moving average of the weights, of a run with --ema-decay");
   add_setting(app, options.config, "device");
 }
 

@@ -17,6 +17,8 @@ struct EvalOptions {
   std::string data;
   int64_t limit = 0;
   int64_t batch_size = 1000;
+  // True: moving averages instead of the weights.
+  bool ema = false;
   // Settings, of which only `device` is used.
   RunConfig config;
 };

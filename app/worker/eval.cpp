@@ -17,6 +17,7 @@ CheckpointEvaluation evaluation_of(const EvalOptions& options) {
   evaluation.data = options.data;
   evaluation.limit = options.limit;
   evaluation.batch_size = options.batch_size;
+  evaluation.weights = options.ema ? CheckpointWeights::ema : CheckpointWeights::own;
   evaluation.placement = find_placement(options.config, 0);
   return evaluation;
 }

@@ -2,10 +2,9 @@
 
 #include "app/command_line.h"
 #include "app/setting_flag.h"
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/formats/safetensors.h"
 #include "tandem/formats/torch_file.h"
 #include "tandem/graph/pt2_writer.h"
 #include "tandem/train/checkpoint_model.h"
@@ -19,25 +18,24 @@ struct ExportOptions {
   std::string out;
   // Network file; "" for the copy in the run's directory.
   std::string network;
+  CheckpointWeights weights = CheckpointWeights::own;
 };
 
 size_t export_state_dict(const ExportOptions& options) {
-  const std::string path = model_file(options.checkpoint);
-  const auto model = parse_whole_model(read_file(path), path);
+  const auto model = read_model(options.checkpoint, options.weights);
   write_torch_file(options.out, model.tensors);
   return model.tensors.size();
 }
 
 size_t export_safetensors(const ExportOptions& options) {
-  const std::string path = model_file(options.checkpoint);
-  const std::string bytes = read_file(path);
-  const auto model = parse_whole_model(bytes, path);
-  replace_file(options.out, bytes);
+  const auto model = read_model(options.checkpoint, options.weights);
+  write_safetensors(options.out, model);
   return model.tensors.size();
 }
 
 size_t export_pt2(const ExportOptions& options) {
-  const auto loaded = load_checkpoint_graph(options.checkpoint, options.network);
+  const auto loaded =
+      load_checkpoint_graph(options.checkpoint, options.network, options.weights);
   const Graph& graph = *loaded.model->graph();
   write_pt2(options.out, graph);
   return parameters_of(graph).size() + buffers_of(graph).size();
@@ -54,8 +52,8 @@ struct ExportFormat {
 
 constexpr ExportFormat kFormats[] = {
     {".pt", "weights for Python's torch.load", &export_state_dict},
-    {".pth", "the same", &export_state_dict},
-    {".safetensors", "weights, a copy of the checkpoint's file", &export_safetensors},
+    {".pth", "weights for Python's torch.load", &export_state_dict},
+    {".safetensors", "weights and facts about the model", &export_safetensors},
     {".pt2", "network and weights for Python's torch.export.load (2.9 or later)",
      &export_pt2, true},
 };
@@ -94,6 +92,9 @@ int work_export(const Arguments& arguments) {
       ->required();
   app.add_option("--out", options.out, help_of_formats())->required();
   add_network_file(app, options.network);
+  app.add_flag_function(
+      "--ema", [&](int64_t) { options.weights = CheckpointWeights::ema; },
+      "write the moving average of the weights, of a run with --ema-decay");
   parse(app, arguments);
   const ExportFormat& format = format_of(options.out);
   if (!options.network.empty() && !format.has_network) {

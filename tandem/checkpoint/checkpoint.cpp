@@ -24,6 +24,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/config/line_format.h"
 #include "tandem/formats/tensor_list.h"
+#include "tandem/optim/ema.h"
 
 namespace tandem {
 
@@ -221,6 +222,68 @@ BestTest best_in(const SafetensorsFile& file, const std::string& path) {
       number(file, "evaluations_since_best", path)};
 }
 
+using Averages = std::map<std::string, at::Tensor>;
+
+Averages averages_in(const SafetensorsFile& training) {
+  const std::string prefix = std::string(kEma) + "/";
+  Averages averages;
+  for (const auto& [name, tensor] : training.tensors) {
+    if (name.rfind(prefix, 0) == 0) {
+      averages[name.substr(prefix.size())] = tensor;
+    }
+  }
+  return averages;
+}
+
+// Returns the average of a tensor of `model`, or the tensor itself if it is a buffer. A
+// parameter with several names has an average under only one of its names.
+at::Tensor average_of(
+    const NamedTensor& entry, const std::vector<NamedTensor>& model,
+    const Averages& averages) {
+  if (const auto found = averages.find(entry.name); found != averages.end()) {
+    return found->second;
+  }
+  for (const auto& [name, tensor] : model) {
+    const auto found = averages.find(name);
+    if (found != averages.end() && tensor.sizes() == entry.tensor.sizes() &&
+        tensor.scalar_type() == entry.tensor.scalar_type() &&
+        tensor.equal(entry.tensor)) {
+      return found->second;
+    }
+  }
+  return entry.tensor;
+}
+
+// Returns the model in `path`, a checkpoint's model.safetensors, with the averages in
+// the training state next to it.
+SafetensorsFile averaged_model(const std::string& path) {
+  const auto directory = std::filesystem::path(path).parent_path().string();
+  const auto training_path = file_in(directory, kTrainingFile);
+  const auto training = file_exists(training_path) ? read_file(training_path) : "";
+  if (training.empty()) {
+    throw ConfigError(
+        "[checkpoint] '" + training_path +
+        "' is missing, expected moving averages in it; name a checkpoint's directory, "
+        "or leave out --ema");
+  }
+  auto files = parse_checkpoint_files(directory, read_file(path), training);
+  const auto averages = averages_in(files.training);
+  if (averages.empty()) {
+    throw ConfigError(
+        "[checkpoint] '" + path +
+        "' has no moving averages, expected a checkpoint of a run with --ema-decay; "
+        "leave out --ema");
+  }
+  if (number(files.training, "step", path) == 0) {
+    return files.model;
+  }
+  auto averaged = files.model;
+  for (auto& entry : averaged.tensors) {
+    entry.tensor = average_of(entry, files.model.tensors, averages);
+  }
+  return averaged;
+}
+
 bool is_link(const std::string& path) {
   struct stat info {};
   return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
@@ -354,10 +417,20 @@ std::string model_file(const std::string& path) {
   return path;
 }
 
-std::map<std::string, std::string> load_model_state(
-    const std::string& path, const std::vector<NamedTensor>* tensors) {
+SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {
   const auto inside = model_file(path);
-  const auto file = parse_model_file(read_file(inside), inside);
+  return weights == CheckpointWeights::ema
+             ? averaged_model(inside)
+             : parse_whole_model(read_file(inside), inside);
+}
+
+std::map<std::string, std::string> load_model_state(
+    const std::string& path, const std::vector<NamedTensor>* tensors,
+    CheckpointWeights weights) {
+  const auto inside = model_file(path);
+  const auto file = weights == CheckpointWeights::ema
+                        ? averaged_model(inside)
+                        : parse_model_file(read_file(inside), inside);
   if (tensors != nullptr) {
     check_fits("checkpoint", path, file.tensors, *tensors, Fit::complete);
     copy_values(file.tensors, *tensors);

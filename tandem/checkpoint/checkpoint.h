@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/arena.h"
+#include "tandem/formats/safetensors.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
@@ -114,11 +115,24 @@ void load_checkpoint(
 /// itself.
 [[nodiscard]] std::string model_file(const std::string& path);
 
+/// Weights of a checkpoint: those of the model, or their moving averages
+/// (optim/ema.h). Buffers are always those of the model.
+enum class CheckpointWeights { own, ema };
+
+/// Reads the model in model_file(path), of any format version: its tensors, and its
+/// description (CheckpointContent::description) as metadata.
+///
+/// Throws DataError if a file is damaged, and ConfigError if the checkpoint has no
+/// moving averages. The averages of a checkpoint before the first step are the weights.
+[[nodiscard]] SafetensorsFile read_model(
+    const std::string& path, CheckpointWeights weights);
+
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no
-/// tensors. Throws as load_checkpoint().
+/// tensors. Throws as load_checkpoint() and read_model().
 std::map<std::string, std::string> load_model_state(
-    const std::string& path, const std::vector<NamedTensor>* tensors);
+    const std::string& path, const std::vector<NamedTensor>* tensors,
+    CheckpointWeights weights = CheckpointWeights::own);
 
 /// Returns the path of the newest checkpoint whose files exist and match their hashes,
 /// or "" if there is no checkpoint. A damaged newer checkpoint causes a warning and is

@@ -73,6 +73,11 @@ void check_loss(const ModelSettings& model) {
         "end in a log-softmax; use --loss cross_entropy or auto",
         name_of(model.kind)));
   }
+  if (model.loss != LossKind::automatic) {
+    check_label_smoothing(model, name_of(model.loss));
+  } else if (is_built_in(model.kind)) {
+    check_label_smoothing(model, name_of(row_of(model.kind).loss));
+  }
 }
 
 void check_patterns(const RunConfig& config) {
@@ -89,8 +94,18 @@ void check_patterns(const RunConfig& config) {
       "weight_decay_factor", config.optimizer.weight_decay_factor));
 }
 
-// Checks that the strategy supports loss_scale and stages. With loss_scale, ranks skip
-// a step whose gradients overflowed, so every rank needs all gradients.
+// Checks that no rank needs the labels of another rank's share.
+void check_ignore_index(const RunConfig& config) {
+  if (config.model.ignore_index >= 0 && config.data.share == Share::scatter) {
+    throw ConfigError(fmt::format(
+        "[config] ignore_index is {}, which needs the labels of all samples on every "
+        "rank, but share is scatter; use --share sampler, or leave out --ignore-index",
+        config.model.ignore_index));
+  }
+}
+
+// Checks that the strategy supports loss_scale, ema_decay and stages. With loss_scale,
+// ranks skip a step whose gradients overflowed, so every rank needs all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
@@ -99,6 +114,13 @@ void check_strategy(const RunConfig& config) {
         "[config] loss_scale is set, which is for strategy data_parallel or "
         "sequential, not {}; leave out --loss-scale, or change --strategy",
         name_of(strategy.kind)));
+  }
+  if (config.optimizer.ema_decay > 0 && has_trait(strategy.kind, kTrainsAlone)) {
+    throw ConfigError(fmt::format(
+        "[config] ema_decay is {}, which averages the parameters of one rank, but each "
+        "rank of strategy {} trains its own; leave out --ema-decay, or change "
+        "--strategy",
+        config.optimizer.ema_decay, name_of(strategy.kind)));
   }
   if (strategy.stages > 1 && !has_trait(strategy.kind, kHasStages)) {
     throw ConfigError(fmt::format(
@@ -202,12 +224,22 @@ bool RunConfig::needs_mpirun() const {
   return ranks.launcher == LauncherKind::mpirun || row_of(comm.backend).has_launcher;
 }
 
+void check_label_smoothing(const ModelSettings& model, const std::string& loss) {
+  if (model.label_smoothing != 0 && loss != name_of(LossKind::cross_entropy)) {
+    throw ConfigError(fmt::format(
+        "[config] label_smoothing is {}, which is for loss cross_entropy, but the loss "
+        "is {}; leave out --label-smoothing, or use --loss cross_entropy",
+        model.label_smoothing, loss));
+  }
+}
+
 void check(const RunConfig& config) {
   check_texts(config);
   check_fields(config);
   check_model_file(config.model);
   check_loss(config.model);
   check_patterns(config);
+  check_ignore_index(config);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");

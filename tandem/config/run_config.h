@@ -47,6 +47,10 @@ struct RunConfig {
 /// has no effect with the other settings, or settings that contradict each other.
 void check(const RunConfig& config);
 
+/// Throws ConfigError if label_smoothing is set, and `loss`, the name of the loss in
+/// use, is not cross_entropy.
+void check_label_smoothing(const ModelSettings& model, const std::string& loss);
+
 /// Reads a recipe (TOML) into `config`. Settings that the recipe does not contain stay
 /// unchanged. A recipe may have a `base`, another recipe that is read first; its path
 /// is relative to the folder of the recipe.

@@ -14,9 +14,12 @@ struct StepScalars {
   // Number of the optimizer step, from 1, for Adam's bias correction. A GradScaler
   // subtracts the skipped steps.
   int64_t step = 1;
-  // True if gradients overflowed (optim/grad_scaler.h). The update then changes
-  // nothing.
+  // True if gradients overflowed (optim/grad_scaler.h). The update then changes no
+  // parameter.
   bool skip = false;
+  // Number of skipped steps since the start of the run, which a GradScaler has
+  // subtracted from `step`.
+  int64_t skipped_steps = 0;
 };
 
 }  // namespace tandem

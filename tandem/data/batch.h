@@ -20,7 +20,11 @@ struct Batch {
   // (sampler.h). The position determines the sample's dropout masks.
   int64_t first_position = 0;
   int64_t position_stride = 1;
-  // Number of samples in the whole optimizer step, over all shards and micro-batches.
+  // Number of samples of this batch with the target Loss::ignore_index, which do not
+  // count in the loss.
+  int64_t ignored = 0;
+  // Number of samples that count in the loss in the whole optimizer step, over all
+  // shards and micro-batches.
   int64_t global_count = 0;
 
   int64_t count() const {

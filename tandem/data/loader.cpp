@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -144,6 +145,7 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
     sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
+    count_ignored();
     if (options_.images) {
       held_indices_ =
           at::from_blob(
@@ -154,6 +156,33 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
   }
   step_ = 0;
   micro_ = 0;
+}
+
+bool Loader::is_ignored(int64_t sample) const {
+  return dataset_.labels[static_cast<size_t>(sample - dataset_.first_held)] ==
+         options_.ignore_index;
+}
+
+void Loader::count_ignored() {
+  if (options_.ignore_index < 0 ||
+      options_.ignore_index > std::numeric_limits<uint8_t>::max()) {
+    return;
+  }
+  SamplerOptions all = sampler_;
+  all.num_shards = 1;
+  all.shard = 0;
+  all.tail = Tail::keep;
+  all.batch = 0;
+  all.first_position = 0;
+  const auto order = shard_indices(all, epoch_);
+  ignored_.assign(static_cast<size_t>(num_steps()), 0);
+  for (int64_t at = sampler_.first_position; at < end_position(); ++at) {
+    const auto step = (at - sampler_.first_position) / samples_of_all();
+    // Padding repeats samples from the front of the order.
+    if (is_ignored(order[static_cast<size_t>(at % sampler_.size)])) {
+      ++ignored_[static_cast<size_t>(step)];
+    }
+  }
 }
 
 int64_t Loader::samples_of_all() const {
@@ -197,6 +226,7 @@ bool Loader::next(Batch& batch) {
   int64_t* samples = batch.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + i * stride)];
+    batch.ignored += !ignored_.empty() && is_ignored(samples[i]) ? 1 : 0;
   }
   if (options_.images) {
     make_on_device(batch, first, stride);
@@ -205,7 +235,8 @@ bool Loader::next(Batch& batch) {
   }
   batch.first_position = position_of(sampler_, first);
   batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
-  batch.global_count = global_count();
+  batch.global_count =
+      global_count() - (ignored_.empty() ? 0 : ignored_[static_cast<size_t>(step_)]);
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;
   return true;

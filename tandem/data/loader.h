@@ -34,6 +34,9 @@ struct LoaderOptions {
   double std = 0.3081;
   // Number of black pixels added on each side before the normalization.
   int64_t pad = 0;
+  // Label whose samples do not count in the loss (Loss::ignore_index). If it occurs,
+  // every shard needs the labels of all shards.
+  int64_t ignore_index = -100;
 
   // Images and labels on a device, on which the loader then makes its batches. Null:
   // the loader makes batches on the CPU.
@@ -112,6 +115,10 @@ class Loader {
   // Allocates memory for a batch of `count` samples on the CPU. Allocates no inputs and
   // targets if they are made on a device.
   Batch buffer_of(int64_t count) const;
+  bool is_ignored(int64_t sample) const;
+  // Counts the ignored samples of each step from the last seek() to the end of the
+  // epoch.
+  void count_ignored();
   // Returns memory for the next batch, of `count` samples. Reuses the buffers
   // round-robin.
   Batch take_buffer(int64_t count);
@@ -127,6 +134,9 @@ class Loader {
   Normaliser normalise_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
+  // Number of ignored samples of all shards in each step since seek(); empty if no
+  // label is ignored.
+  std::vector<int64_t> ignored_;
   // Tensors on the device of options_.images, undefined without images. held_indices_:
   // index of each sample in options_.images, int64. table_: normalized value of each of
   // the 256 pixel values, float32.

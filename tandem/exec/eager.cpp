@@ -56,6 +56,7 @@ class EagerExecutor : public StageExecutor {
       : model_(model),
         arenas_(arenas),
         options_(options),
+        evaluation_loss_(evaluation_loss(options.loss)),
         hooks_(arenas, [this](size_t slot) {
           if (sink_ != nullptr) {
             sink_->gradient_ready(slot);
@@ -96,8 +97,9 @@ class EagerExecutor : public StageExecutor {
       if (const int64_t classes = std::exchange(options_.num_classes, 0)) {
         check_outputs(result.output, targets.size(0), classes);
       }
-      loss = summed_loss(options_.loss, result.output, targets);
-      result.sums = sums_of(result.output, loss, targets);
+      loss = summed_loss(
+          context.training ? options_.loss : evaluation_loss_, result.output, targets);
+      result.sums = sums_of(result.output, loss, targets, batch.ignored);
     }
     if (context.training) {
       layer_outputs_.push_back(result.output.storage().getWeakStorageImpl());
@@ -204,19 +206,20 @@ class EagerExecutor : public StageExecutor {
   }
 
   StepSums sums_of(
-      const at::Tensor& output, const at::Tensor& loss,
-      const at::Tensor& targets) const {
+      const at::Tensor& output, const at::Tensor& loss, const at::Tensor& targets,
+      int64_t ignored) const {
     const c10::AutoGradMode no_grad(false);
     auto sums = at::empty({3}, loss.options().dtype(at::kDouble));
     sums[0].copy_(loss.detach());
-    sums[1].copy_(count_correct(options_.loss.kind, output, targets));
-    sums[2].fill_(targets.size(0));
+    sums[1].copy_(count_correct(options_.loss, output, targets));
+    sums[2].fill_(targets.size(0) - ignored);
     return StepSums(sums);
   }
 
   Model& model_;
   ModelArenas& arenas_;
   StageOptions options_;
+  Loss evaluation_loss_;
   std::map<int, InFlight> in_flight_;
   // Outputs of the current forward.
   std::vector<WeakStorage> layer_outputs_;

@@ -38,7 +38,7 @@ struct StepContext {
 
 /// Returns the numbers of a step that the optimizer uses, such as the learning rate.
 inline StepScalars scalars_of(const StepContext& context) {
-  return {context.lr, 1, context.step + 1, false};
+  return {context.lr, 1, context.step + 1};
 }
 
 /// Interface through which an executor reports final gradients during a backward pass.

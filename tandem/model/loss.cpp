@@ -7,6 +7,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tandem/base/error.h"
@@ -14,24 +15,37 @@
 
 namespace tandem {
 
-at::Tensor summed_loss(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
-  switch (kind) {
+namespace {
+
+at::Tensor built_in_loss(
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
+  const auto cross_entropy = [&](const at::Tensor& logits, double label_smoothing) {
+    return at::cross_entropy_loss(
+        logits, targets, {}, at::Reduction::Sum, loss.ignore_index, label_smoothing);
+  };
+  switch (loss.kind) {
     case LossKind::nll:
-      return at::nll_loss(output, targets, {}, at::Reduction::Sum);
+      return at::nll_loss(output, targets, {}, at::Reduction::Sum, loss.ignore_index);
     case LossKind::mse:
       return at::mse_loss(output, targets, at::Reduction::Sum);
     case LossKind::softmax_cross_entropy:
-      return at::cross_entropy_loss(output.softmax(1), targets, {}, at::Reduction::Sum);
+      return cross_entropy(output.softmax(1), 0);
     default:
-      return at::cross_entropy_loss(output, targets, {}, at::Reduction::Sum);
+      return cross_entropy(output, loss.label_smoothing);
   }
+}
+
+}  // namespace
+
+Loss evaluation_loss(Loss loss) {
+  loss.label_smoothing = 0;
+  return loss;
 }
 
 at::Tensor summed_loss(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   if (!loss.own) {
-    return summed_loss(loss.kind, output, targets);
+    return built_in_loss(loss, output, targets);
   }
   auto sum = loss.own(output, targets);
   if (sum.numel() != 1) {
@@ -49,7 +63,7 @@ double loss_weight(
     return 1;
   }
   const int64_t per_sample = loss.kind == LossKind::mse ? elements_per_sample : 1;
-  return 1.0 / static_cast<double>(global_count * per_sample);
+  return 1.0 / static_cast<double>(std::max<int64_t>(1, global_count * per_sample));
 }
 
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets) {
@@ -77,11 +91,16 @@ void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
 }
 
 at::Tensor count_correct(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
-  if (kind == LossKind::mse) {
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
+  if (loss.kind == LossKind::mse) {
     return at::zeros({}, at::kLong);
   }
-  return output.detach().argmax(1).eq(targets).sum();
+  auto correct = output.detach().argmax(1).eq(targets);
+  // The largest output is never at a negative index.
+  if (loss.ignore_index >= 0) {
+    correct.logical_and_(targets.ne(loss.ignore_index));
+  }
+  return correct.sum();
 }
 
 }  // namespace tandem

@@ -94,6 +94,7 @@ void end_scaled_step(
   step.skip = !finite;
   skipped_steps += step.skip ? 1 : 0;
   step.step -= skipped_steps;
+  step.skipped_steps = skipped_steps;
   if (!options.dynamic) {
     return;
   }

@@ -67,6 +67,30 @@ class Cosine final : public LrSchedule {
   int64_t num_steps_;
 };
 
+// Source: LinearLR, CosineAnnealingLR and SequentialLR in torch/optim/lr_scheduler.py.
+class WarmupCosine final : public LrSchedule {
+ public:
+  WarmupCosine(const LrScheduleOptions& options, double base_lr, int64_t num_steps)
+      : base_lr_(base_lr),
+        start_factor_(options.start_factor),
+        warmup_steps_(options.warmup_steps),
+        cosine_(options, base_lr, num_steps - options.warmup_steps) {}
+
+  double lr(int64_t epoch, int64_t step) const override {
+    if (step >= warmup_steps_) {
+      return cosine_.lr(epoch, step - warmup_steps_);
+    }
+    const double part = static_cast<double>(step) / static_cast<double>(warmup_steps_);
+    return base_lr_ * (start_factor_ + (1 - start_factor_) * part);
+  }
+
+ private:
+  double base_lr_;
+  double start_factor_;
+  int64_t warmup_steps_;
+  Cosine cosine_;
+};
+
 class OneCycle final : public LrSchedule {
  public:
   OneCycle(const LrScheduleOptions& options, double max_lr, int64_t num_steps)
@@ -112,7 +136,8 @@ class WarmUp final : public LrSchedule {
   int64_t num_steps_;
 };
 
-// Makes the schedule without warm-up. `num_steps` is the number of steps of the run.
+// Makes the schedule without the factor of WarmUp. `num_steps` is the number of steps
+// of the run.
 std::unique_ptr<LrSchedule> make_unwarmed(
     const LrScheduleOptions& options, double base_lr, int64_t num_steps) {
   switch (options.kind) {
@@ -120,6 +145,8 @@ std::unique_ptr<LrSchedule> make_unwarmed(
       return std::make_unique<Step>(options, base_lr);
     case ScheduleKind::cosine:
       return std::make_unique<Cosine>(options, base_lr, num_steps);
+    case ScheduleKind::warmup_cosine:
+      return std::make_unique<WarmupCosine>(options, base_lr, num_steps);
     case ScheduleKind::one_cycle:
       return std::make_unique<OneCycle>(options, base_lr, num_steps);
     default:
@@ -152,7 +179,7 @@ std::unique_ptr<LrSchedule> make_lr_schedule(
   check_count("epochs", epochs);
   check_count("steps_per_epoch", steps_per_epoch);
   auto schedule = make_unwarmed(options, base_lr, epochs * steps_per_epoch);
-  if (options.warmup_steps == 0) {
+  if (options.warmup_steps == 0 || options.kind == ScheduleKind::warmup_cosine) {
     return schedule;
   }
   return std::make_unique<WarmUp>(std::move(schedule), options.warmup_steps);

@@ -8,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
 #include "tandem/core/parallel.h"
+#include "tandem/optim/ema.h"
 #include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
@@ -186,8 +187,11 @@ std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  return row_of_kind(kOptimizers, options.kind)
-      .make(options, parameters, gradients, groups);
+  auto optimizer = row_of_kind(kOptimizers, options.kind)
+                       .make(options, parameters, gradients, groups);
+  return options.ema_decay > 0
+             ? make_ema_optimizer(std::move(optimizer), parameters, options.ema_decay)
+             : std::move(optimizer);
 }
 
 }  // namespace tandem

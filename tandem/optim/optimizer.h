@@ -56,7 +56,8 @@ class Optimizer {
   }
 };
 
-/// Returns the optimizer that options.kind selects.
+/// Returns the optimizer that options.kind selects. If options.ema_decay is not 0, it
+/// also averages the parameters (ema.h).
 ///
 /// `parameters` and `gradients` must outlive the optimizer and have the same layout.
 /// Trainable segments are float32 or float64, on any device. Other segments may have

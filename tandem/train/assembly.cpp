@@ -170,6 +170,9 @@ StageOptions stage_of(
   StageOptions options;
   options.loss = loss_of(config, model.graph());
   options.loss.own = std::move(loss);
+  check_label_smoothing(
+      config.model,
+      options.loss.own ? "the program's own" : name_of(options.loss.kind));
   compare_outputs(train, model, options);
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
@@ -297,7 +300,10 @@ Loss loss_of(const RunConfig& config, const Graph* graph) {
                ? LossKind::nll
                : row_of(config.model.kind).loss;
   }
-  return {kind, config.model.reduction};
+  Loss loss{kind, config.model.reduction};
+  loss.label_smoothing = config.model.label_smoothing;
+  loss.ignore_index = config.model.ignore_index;
+  return loss;
 }
 
 LoaderOptions loader_options(const RunConfig& config) {
@@ -306,6 +312,7 @@ LoaderOptions loader_options(const RunConfig& config) {
   options.mean = config.data.mean;
   options.std = config.data.std;
   options.pad = row_of(config.model.kind).pad;
+  options.ignore_index = config.model.ignore_index;
   return options;
 }
 
@@ -314,6 +321,7 @@ std::map<std::string, std::string> describe_model(
   std::map<std::string, std::string> facts = {
       {"model", config.model.model()},
       {"loss", name_of(config.model.loss)},
+      {"ignore_index", std::to_string(config.model.ignore_index)},
       {"data", config.data.source},
       {"mean", fmt::format("{}", config.data.mean)},
       {"std", fmt::format("{}", config.data.std)},
@@ -344,11 +352,15 @@ std::vector<std::string> class_names_of(
 
 RunConfig config_from(const std::map<std::string, std::string>& description) {
   RunConfig config;
-  for (const char* key : {"model", "loss", "data", "mean", "std"}) {
+  for (const std::string key :
+       {"model", "loss", "data", "mean", "std", "ignore_index"}) {
     const auto found = description.find(key);
+    if (found == description.end() && key == "ignore_index") {
+      continue;  // a checkpoint of an older version
+    }
     if (found == description.end()) {
       throw DataError(
-          "[checkpoint] the file has no " + std::string(key) +
+          "[checkpoint] the file has no " + key +
           "; only tandem's own checkpoints can be evaluated");
     }
     set_field(config, find_field(key, "checkpoint"), found->second, "checkpoint");

@@ -71,10 +71,12 @@ RunConfig config_of_checkpoint(
 
 CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network,
-    std::unique_ptr<Model> own) {
+    CheckpointWeights weights, std::unique_ptr<Model> own) {
   check_is_checkpoint(checkpoint);
   const std::string path = model_file(checkpoint);
-  const auto file = parse_model_file(read_file(path), path);
+  const auto file = weights == CheckpointWeights::own
+                        ? parse_model_file(read_file(path), path)
+                        : read_model(path, weights);
   CheckpointModel loaded;
   loaded.description = file.metadata;
   loaded.config = own ? config_from(file.metadata)
@@ -105,8 +107,9 @@ CheckpointModel load_checkpoint_model(
 }
 
 CheckpointModel load_checkpoint_graph(
-    const std::string& checkpoint, const std::string& network) {
-  auto loaded = load_checkpoint_model(checkpoint, network);
+    const std::string& checkpoint, const std::string& network,
+    CheckpointWeights weights) {
+  auto loaded = load_checkpoint_model(checkpoint, network, weights);
   const InputShape& image = loaded.image;
   const std::string reason = loaded.model->record_graph(
       {image.channels, image.height, image.width}, at::kFloat);

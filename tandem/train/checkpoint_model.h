@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/config/run_config.h"
 #include "tandem/model/model.h"
 
@@ -46,15 +47,18 @@ struct CheckpointModel {
 ///
 /// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
 /// Throws ConfigError if the checkpoint's model is the program's own, but `own` is null
-/// and `network` is "", or if the checkpoint belongs to another model.
+/// and `network` is "", if the checkpoint belongs to another model, or if it has no
+/// weights of the kind `weights`.
 [[nodiscard]] CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network = "",
+    CheckpointWeights weights = CheckpointWeights::own,
     std::unique_ptr<Model> own = nullptr);
 
 /// Like load_checkpoint_model(), but graph() of the model is not null: a TorchScript
 /// module is recorded as a graph (Model::record_graph()). Throws ConfigError with the
 /// reason if that fails.
 [[nodiscard]] CheckpointModel load_checkpoint_graph(
-    const std::string& checkpoint, const std::string& network = "");
+    const std::string& checkpoint, const std::string& network = "",
+    CheckpointWeights weights = CheckpointWeights::own);
 
 }  // namespace tandem

@@ -211,7 +211,7 @@ TestReport evaluate_checkpoint(
         const Assembly parts = assemble(
             config, data, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model_state(checkpoint, &state);
+        load_model_state(checkpoint, &state, options.weights);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/loader.h"
@@ -54,6 +55,7 @@ struct CheckpointEvaluation {
   // Number of samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;
+  CheckpointWeights weights = CheckpointWeights::own;
   // Device of the evaluation.
   Placement placement;
   // Called after each batch; empty: not called.
@@ -66,8 +68,8 @@ struct CheckpointEvaluation {
 /// the run used a custom model or loss, pass the same model and loss.
 ///
 /// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
-/// checkpoint belongs to another model, or if the run used a custom data set and
-/// neither `data` nor `dataset` is given.
+/// checkpoint belongs to another model, if the run used a custom data set and neither
+/// `data` nor `dataset` is given, or if the checkpoint has no weights of this kind.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

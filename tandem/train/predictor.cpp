@@ -72,7 +72,8 @@ at::Tensor Predictor::preprocess(const at::Tensor& images) const {
 }
 
 Predictor load_model(const std::string& path, std::unique_ptr<Model> model) {
-  CheckpointModel loaded = load_checkpoint_model(path, "", std::move(model));
+  CheckpointModel loaded =
+      load_checkpoint_model(path, "", CheckpointWeights::own, std::move(model));
   const LoaderOptions loading = loader_options(loaded.config);
   Predictor predictor(
       std::move(loaded.model), loaded.image, loading.pad,

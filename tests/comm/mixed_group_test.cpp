@@ -25,7 +25,7 @@ constexpr double kLr = 0.05;
 at::Tensor loss_of(Model& model) {
   const auto inputs = at::linspace(-1, 2, 4 * 784, at::kDouble).sin();
   const auto output = model.forward(inputs.view({4, 1, 28, 28}), {});
-  return summed_loss(LossKind::nll, output, at::arange(4)) / 8;
+  return summed_loss({LossKind::nll}, output, at::arange(4)) / 8;
 }
 
 // Returns the largest difference between the parameters of ranks 0 and 1 after some

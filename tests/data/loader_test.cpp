@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -197,6 +199,60 @@ TEST(Loader, BatchesHaveTheirPositionsAndTheGlobalCount) {
     EXPECT_TRUE(shows_its_labels(batch));
     EXPECT_FALSE(loader.next(batch));
     EXPECT_FALSE(loader.next(batch));
+  }
+}
+
+// Reads the rest of an epoch on three shards. Expects that the global count of each
+// step is the number of samples of all shards that are not ignored.
+void expect_global_counts(SamplerOptions sampler, int64_t micro_batches) {
+  auto loading = raw(sampler.batch > 0 ? sampler.batch / micro_batches : 2);
+  loading.micro_batches = micro_batches;
+  loading.num_buffers = micro_batches;
+  loading.ignore_index = 3;
+  auto data = colours(23);
+  data.labels = [] {
+    std::vector<uint8_t> labels(23, 0);
+    labels[1] = labels[4] = labels[20] = 3;
+    return labels;
+  }();
+  const auto first = std::exchange(sampler.first_position, 0);
+  std::map<int64_t, std::pair<int64_t, int64_t>> counts;
+  for (sampler.shard = 0; sampler.shard < 3; ++sampler.shard) {
+    Loader loader(data, sampler, loading);
+    loader.seek(1, first);
+    for (int64_t step = 0; step < loader.num_steps(); ++step) {
+      Batch batch;
+      for (int64_t i = 0; i < micro_batches && loader.next(batch); ++i) {
+        EXPECT_EQ(batch.ignored, batch.targets.eq(3).sum().item<int64_t>());
+        auto& [counted, global] = counts[step];
+        counted += batch.count() - batch.ignored;
+        EXPECT_TRUE(global == 0 || global == batch.global_count);
+        global = batch.global_count;
+      }
+    }
+  }
+  EXPECT_GT(counts.size(), 1u);
+  for (const auto& [step, count] : counts) {
+    EXPECT_EQ(count.first, count.second) << "step " << step;
+  }
+}
+
+TEST(Loader, GlobalCountLeavesOutIgnoredSamples) {
+  for (const auto tail : {Tail::pad, Tail::drop, Tail::keep}) {
+    for (const int64_t first : {0, 7}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        SamplerOptions sampler;
+        sampler.num_shards = 3;
+        sampler.seed = 5;
+        sampler.tail = tail;
+        sampler.first_position = first;
+        expect_global_counts(sampler, micro_batches);
+        if (tail == Tail::keep) {
+          sampler.batch = 4;
+          expect_global_counts(sampler, micro_batches);
+        }
+      }
+    }
   }
 }
 

@@ -113,7 +113,7 @@ inline std::vector<at::Tensor> plain_gradients(const Batch& batch, double weight
   ForwardContext context;
   context.samples = {11, 2, batch.first_position, batch.position_stride};
   const auto output = model->forward(batch.inputs.to(at::kDouble), context);
-  (summed_loss(LossKind::cross_entropy, output, batch.targets) * weight).backward();
+  (summed_loss({LossKind::cross_entropy}, output, batch.targets) * weight).backward();
   std::vector<at::Tensor> gradients;
   for (const auto& entry : model->parameters()) {
     gradients.push_back(entry.tensor.grad());

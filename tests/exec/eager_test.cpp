@@ -35,7 +35,7 @@ TEST(EagerExecutor, SumsAreUnweightedLossCorrectAndSamples) {
   EXPECT_FALSE(result.sums.tensor().requires_grad());
   EXPECT_DOUBLE_EQ(
       result.sums.values().loss,
-      summed_loss(LossKind::cross_entropy, output, batch.targets).item<double>());
+      summed_loss({LossKind::cross_entropy}, output, batch.targets).item<double>());
   EXPECT_EQ(
       result.sums.values().correct,
       output.argmax(1).eq(batch.targets).sum().item<int64_t>());
@@ -95,7 +95,7 @@ TEST(EagerExecutor, ReportsSharedParametersOnceAndUnusedAndFrozenOnesNever) {
   auto copy = shared.detach().clone().set_requires_grad(true);
   const auto y =
       batch.inputs.matmul(copy).tanh().matmul(frozen).matmul(copy) + last.detach();
-  summed_loss(LossKind::mse, y, batch.targets).backward();
+  summed_loss({LossKind::mse}, y, batch.targets).backward();
   EXPECT_TRUE(shared.grad().allclose(copy.grad() * 2, 1e-13));
 }
 
@@ -191,7 +191,7 @@ TEST(EagerExecutor, StagesPassActivationsForwardAndGradientsBack) {
   for (const auto& weight : copies.weights) {
     y = Stages::apply(weight, y);
   }
-  (summed_loss(LossKind::mse, y, batch.targets) * 0.5).backward();
+  (summed_loss({LossKind::mse}, y, batch.targets) * 0.5).backward();
 
   Stages stages;
   Rig first = stages.rig(0);

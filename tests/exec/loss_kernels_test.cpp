@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "tests/core/expect.h"
 
@@ -25,26 +26,48 @@ at::Tensor targets_for(LossKind kind) {
                                : at::arange(3, 24, 3).remainder(10);
 }
 
+void expect_equals_libtorch(const Loss& loss, const at::Tensor& targets) {
+  auto wide = outputs().to(at::kDouble).set_requires_grad(true);
+  const auto expected = summed_loss(
+      loss, wide, loss.kind == LossKind::mse ? targets.to(at::kDouble) : targets);
+  (expected * 0.25).backward();
+
+  const LossSums sums = sum_losses(loss, outputs(), targets);
+  EXPECT_NEAR(
+      sums.loss, expected.item<double>(), 1e-6 * std::abs(expected.item<double>()));
+  EXPECT_EQ(sums.correct, count_correct(loss, wide, targets).item<int64_t>());
+  auto gradient = at::empty({7, 10});
+  loss_gradient(loss, outputs(), targets, 0.25, gradient.data_ptr<float>());
+  EXPECT_LE(
+      (gradient - wide.grad()).abs().max().item<double>(),
+      1e-6 * wide.grad().abs().max().item<double>());
+}
+
 TEST(LossKernels, EqualLibTorch) {
   for (const auto kind :
        {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
         LossKind::softmax_cross_entropy}) {
     SCOPED_TRACE(name_of(kind));
-    const auto targets = targets_for(kind);
-    auto wide = outputs().to(at::kDouble).set_requires_grad(true);
-    const auto expected = summed_loss(
-        kind, wide, kind == LossKind::mse ? targets.to(at::kDouble) : targets);
-    (expected * 0.25).backward();
+    expect_equals_libtorch({kind}, targets_for(kind));
+  }
+}
 
-    const LossSums sums = sum_losses(kind, outputs(), targets);
-    EXPECT_NEAR(
-        sums.loss, expected.item<double>(), 1e-6 * std::abs(expected.item<double>()));
-    EXPECT_EQ(sums.correct, count_correct(kind, wide, targets).item<int64_t>());
-    auto gradient = at::empty({7, 10});
-    loss_gradient(kind, outputs(), targets, 0.25, gradient.data_ptr<float>());
-    EXPECT_LE(
-        (gradient - wide.grad()).abs().max().item<double>(),
-        1e-6 * wide.grad().abs().max().item<double>());
+TEST(LossKernels, SmoothLabelsAndIgnoreTargetsAsLibTorch) {
+  for (const auto kind :
+       {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {
+    for (const double label_smoothing : {0.0, 0.1, 1.0}) {
+      // The targets have 9 twice, and no -100.
+      for (const int64_t ignored : {-100, 9}) {
+        SCOPED_TRACE(std::string(name_of(kind)) + " " + std::to_string(ignored));
+        Loss loss{kind};
+        loss.label_smoothing = kind == LossKind::cross_entropy ? label_smoothing : 0;
+        loss.ignore_index = ignored;
+        expect_equals_libtorch(loss, targets_for(kind));
+        auto targets = targets_for(kind);
+        targets[2] = ignored;
+        expect_equals_libtorch(loss, targets);
+      }
+    }
   }
 }
 
@@ -53,11 +76,11 @@ TEST(LossKernels, SoftmaxCrossEntropyIsFiniteForSoftmaxOfZeroAndOne) {
   const auto output = at::linspace(-9e5, 9e5, 10).view({1, 10});
   const auto sure_and_wrong = at::arange(0, 1);
   const LossSums sums =
-      sum_losses(LossKind::softmax_cross_entropy, output, sure_and_wrong);
+      sum_losses({LossKind::softmax_cross_entropy}, output, sure_and_wrong);
   EXPECT_NEAR(sums.loss, std::log(9 + std::exp(1)), 1e-6);
   auto gradient = at::empty({1, 10});
   loss_gradient(
-      LossKind::softmax_cross_entropy, output, sure_and_wrong, 1,
+      {LossKind::softmax_cross_entropy}, output, sure_and_wrong, 1,
       gradient.data_ptr<float>());
   EXPECT_EQ(gradient.abs().max().item<double>(), 0);
 }

@@ -118,8 +118,53 @@ TEST(LrSchedule, IsConstantAfterTheRun) {
   EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.5);
 }
 
+TEST(WarmupCosineSchedule, AgreesWithPyTorchByStep) {
+  auto options = named("warmup_cosine");
+  options.warmup_steps = 4;
+  options.start_factor = 0.1;
+  options.min_lr = 0.02;
+  // SequentialLR(optimizer, [LinearLR(optimizer, 0.1, total_iters=4),
+  //              CosineAnnealingLR(optimizer, 6, eta_min=0.02)], milestones=[4])
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 2, 5),
+      {0.05, 0.1625, 0.275, 0.38750000000000007, 0.5, 0.46784609690826534,
+       0.38000000000000006, 0.26, 0.14000000000000007, 0.05215390309173472});
+  options = named("warmup_cosine");
+  options.warmup_steps = 3;
+  // SequentialLR(optimizer, [LinearLR(optimizer, total_iters=3),
+  //              CosineAnnealingLR(optimizer, 5)], milestones=[3])
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 1, 8),
+      {0.16666666666666666, 0.2777777777777778, 0.3888888888888889, 0.5,
+       0.45225424859373686, 0.32725424859373686, 0.17274575140626314,
+       0.04774575140626316});
+}
+
+TEST(WarmupCosineSchedule, WithoutWarmUpIsTheCosine) {
+  const auto cosine = make_lr_schedule(named("cosine"), 0.5, 2, 5);
+  const auto sequence = make_lr_schedule(named("warmup_cosine"), 0.5, 2, 5);
+  for (int64_t step = 0; step < 12; ++step) {
+    EXPECT_EQ(sequence->lr(step / 5, step), cosine->lr(step / 5, step));
+  }
+}
+
+TEST(CosineSchedule, WithWarmUpAgreesWithPyTorchsChainedScheduler) {
+  auto options = named("cosine");
+  options.warmup_steps = 4;
+  // ChainedScheduler([LinearLR(optimizer, 1 / 4, total_iters=3),
+  //                   CosineAnnealingLR(optimizer, 10)])
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 2, 5),
+      {0.125, 0.2438820645368942, 0.33919068644530265, 0.3969463130731183,
+       0.32725424859373686, 0.25, 0.17274575140626316, 0.10305368692688174,
+       0.047745751406263165, 0.012235870926211617});
+}
+
 TEST(LrSchedule, WarmsUpLinearly) {
   for (const auto& entry : Choices<ScheduleKind>::rows) {
+    if (entry.value == ScheduleKind::warmup_cosine) {
+      continue;
+    }
     auto options = named(entry.name);
     const auto cold = make_lr_schedule(options, 0.5, 2, 5);
     options.warmup_steps = 4;
@@ -146,6 +191,9 @@ TEST(LrSchedule, RejectsValuesOutOfRange) {
   EXPECT_EQ(
       error_of(options),
       "[config] pct_start is 1.5, expected 0 to 1; change --pct-start");
+  options = named("warmup_cosine");
+  options.start_factor = 1.5;
+  EXPECT_THAT(error_of(options), HasSubstr("start_factor is 1.5, expected 0 to 1"));
   options = named("constant");
   options.warmup_steps = -3;
   EXPECT_THAT(error_of(options), HasSubstr("warmup_steps is -3, expected 0 to"));

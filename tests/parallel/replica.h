@@ -263,6 +263,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   loading.micro_batches = options.micro_batches;
   loading.num_buffers = options.micro_batches;
   loading.empty_batches = sync;
+  loading.ignore_index = options.loss.ignore_index;
   const auto data = noise_images(options.data_size);
   use_device(loading, data, options.placement);
   Loader loader(data, sampler, loading);

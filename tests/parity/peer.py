@@ -22,6 +22,7 @@ import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DistributedSampler
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16,
@@ -185,10 +186,30 @@ def fine_tune(args, net):
 # Losses by the names of --loss. The outputs of Net are log-probabilities.
 LOSSES = {
     "auto": F.nll_loss,
+    "cross_entropy": F.cross_entropy,
     # As tutorial 001: a softmax, then the cross-entropy, which has a softmax itself.
     "softmax_cross_entropy": lambda output, labels, reduction: F.cross_entropy(
         F.softmax(output, dim=1), labels, reduction=reduction),
 }
+
+
+def make_scheduler(args, optimizer, steps_per_epoch):
+    """The scheduler, and the steps between two of its calls."""
+    schedulers = torch.optim.lr_scheduler
+    if args.schedule == "step":
+        return schedulers.StepLR(optimizer, step_size=1, gamma=0.7), steps_per_epoch
+    warm, steps = args.warmup_steps, args.epochs * steps_per_epoch
+    return schedulers.SequentialLR(optimizer, [
+        schedulers.LinearLR(optimizer, args.start_factor, total_iters=warm),
+        schedulers.CosineAnnealingLR(optimizer, steps - warm, eta_min=args.min_lr),
+    ], milestones=[warm]), 1
+
+
+def options_of_loss(args):
+    if args.loss != "cross_entropy":
+        return {"reduction": args.reduction}
+    return {"reduction": args.reduction, "label_smoothing": args.label_smoothing,
+            "ignore_index": args.ignore_index}
 
 
 def batches_of(args, rank, shards, epoch, size):
@@ -199,8 +220,9 @@ def batches_of(args, rank, shards, epoch, size):
             range(size), num_replicas=args.world, rank=shard, seed=args.seed)
         sampler.set_epoch(epoch)
         orders.append(list(sampler))
-    for first in range(0, len(orders[0]), args.batch_size):
-        yield [i for order in orders for i in order[first:first + args.batch_size]]
+    step = args.batch_size * args.accumulate
+    for first in range(0, len(orders[0]), step):
+        yield [i for order in orders for i in order[first:first + step]]
 
 
 def add_noise(net, seed):
@@ -228,22 +250,33 @@ def train_rank(rank, args, meeting):
         add_noise(net, args.noise)
     optimizer = fine_tune(args, net)
     model = DistributedDataParallel(net) if together else net
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     shards = args.world if args.one_process else 1
+    steps_per_epoch = len(list(batches_of(args, rank, shards, 0, len(labels))))
+    scheduler, interval = make_scheduler(args, optimizer, steps_per_epoch)
+    average = AveragedModel(net, avg_fn=lambda average, value, _: (
+        args.ema_decay * average + (1 - args.ema_decay) * value))
+    steps = 0
     for epoch in range(args.epochs):
         for batch in batches_of(args, rank, shards, epoch, len(labels)):
+            lr = optimizer.param_groups[0]["lr"]
             optimizer.zero_grad()
             output = model(images[batch].to(dtype))
-            loss = LOSSES[args.loss](output, labels[batch], reduction=args.reduction)
+            loss = LOSSES[args.loss](output, labels[batch], **options_of_loss(args))
             loss.backward()
             optimizer.step()
+            if args.ema_decay:
+                average.update_parameters(net)
             mean = loss.detach() / (len(batch) if args.reduction == "sum" else 1)
             if together:
                 dist.all_reduce(mean)
                 mean /= args.world
             if rank == 0:
-                print(repr(mean.item()), flush=True)
-        scheduler.step()
+                print(repr(mean.item()), repr(lr), flush=True)
+            steps += 1
+            if steps % interval == 0:
+                scheduler.step()
+    if args.ema_decay:
+        torch.save(average.module.state_dict(), args.ema_out)
 
 
 def train(args):
@@ -314,8 +347,13 @@ def logits(args):
 
 
 def same(args):
-    """Checks that two files have equal names, dtypes, shapes and bits."""
+    """Checks that two files have equal names, dtypes, shapes and bits; with --tolerance,
+    values that differ by at most that number."""
     a, b = load_weights(args.first), load_weights(args.second)
+    if args.tolerance > 0:
+        largest = max((a[name] - b[name]).abs().max().item() for name in a)
+        print(f"largest difference: {largest:.2g}")
+        sys.exit(sorted(a) != sorted(b) or not largest <= args.tolerance)
     wrong = [name for name in a if name in b and (
         a[name].dtype != b[name].dtype or a[name].shape != b[name].shape
         or bytes_of(a[name]) != bytes_of(b[name]))]
@@ -440,10 +478,12 @@ def main():
     command(train, data="", init="", world=1, one_process=False, optimizer="sgd",
             lr=0.1, batch_size=8, epochs=1, seed=0, precision="fp64", reduction="mean",
             loss="auto", noise=0, stride=1, freeze=",", lr_factor=",",
-            weight_decay_factor=",")
+            weight_decay_factor=",", accumulate=1, schedule="step", gamma=0.7,
+            step_size=1, warmup_steps=0, start_factor=0.1, min_lr=0.0,
+            label_smoothing=0.0, ignore_index=-100, ema_decay=0.0, ema_out="none")
     command(save, model="net", dtype="float32", seed=1, out="")
     command(logits, model="net", weights="", inputs="", out="")
-    command(same, first="", second="")
+    command(same, first="", second="", tolerance=0.0)
     command(join, store="", seed=1, steps=3)
     command(evaluate, model="net", data="", weights="")
     command(predict, model="net", data="", weights="")

@@ -40,26 +40,35 @@ std::ostream& operator<<(std::ostream& out, const Training& training) {
   return out << training.name;
 }
 
-std::vector<double> losses_of_metrics(const std::string& path) {
-  std::vector<double> losses;
+std::vector<double> numbers_of_metrics(
+    const std::string& path, const std::string& key = "loss") {
+  std::vector<double> numbers;
   std::istringstream lines(read_file(path));
+  const std::string start = "\"" + key + "\":";
   for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find("\"loss\":");
+    const size_t at = line.find(start);
     if (line.find("\"kind\":\"train\"") != std::string::npos &&
         at != std::string::npos) {
-      losses.push_back(std::strtod(line.c_str() + at + 7, nullptr));
+      numbers.push_back(std::strtod(line.c_str() + at + start.size(), nullptr));
     }
   }
-  return losses;
+  return numbers;
 }
 
-std::vector<double> losses_of_lines(const std::string& text) {
+// Lines of peer.py: a loss and a learning rate.
+struct Steps {
   std::vector<double> losses;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    losses.push_back(std::strtod(line.c_str(), nullptr));
+  std::vector<double> lrs;
+};
+
+Steps steps_of_lines(const std::string& text) {
+  Steps steps;
+  std::istringstream numbers(text);
+  for (double loss = 0, lr = 0; numbers >> loss >> lr;) {
+    steps.losses.push_back(loss);
+    steps.lrs.push_back(lr);
   }
-  return losses;
+  return steps;
 }
 
 // Every second row and column of images of 28 x 28.
@@ -116,7 +125,7 @@ std::vector<double> train_in_python(const Training& training, const Scratch& scr
   }
   const auto result = run_peer(command);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  return losses_of_lines(result.output);
+  return steps_of_lines(result.output).losses;
 }
 
 std::vector<double> train_here(const Training& training, const Scratch& scratch) {
@@ -132,7 +141,7 @@ std::vector<double> train_here(const Training& training, const Scratch& scratch)
   }
   const auto result = tandem_run(command, {{"OMP_NUM_THREADS", "1"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  return losses_of_metrics(out + "/metrics.jsonl");
+  return numbers_of_metrics(out + "/metrics.jsonl");
 }
 
 double largest_relative_difference(
@@ -214,6 +223,60 @@ INSTANTIATE_TEST_SUITE_P(
             "softmax_cross_entropy"},
         fine_tuning(1, "sgd", "0.02"), fine_tuning(2, "adamw", "0.001")),
     name_of);
+
+// Training options together: a schedule, label smoothing, an ignored class and a moving
+// average, with accumulation. PyTorch's mean over the global batch is that of one
+// process.
+class ParityOptions : public testing::TestWithParam<int> {};
+
+TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const Scratch scratch;
+  Training training{"options", GetParam(), "sgd", "0.02"};
+  training.loss = "cross_entropy";
+  training.epochs = 2;
+  make_data(training, scratch);
+  auto both = settings(training, scratch);
+  both.insert(
+      both.end(),
+      {"--accumulate", "2", "--schedule", "warmup_cosine", "--warmup-steps", "7",
+       "--start-factor", "0.1", "--min-lr", "0.001", "--label-smoothing", "0.1",
+       "--ignore-index", "3", "--ema-decay", "0.9"});
+  const auto world = std::to_string(training.world);
+  const auto peer = run_peer(with(
+      {"train", "--world", world, "--one-process", "--ema-out", scratch / "ema.pt"},
+      both));
+  ASSERT_TRUE(peer.status.ok()) << peer.errors;
+  const auto theirs = steps_of_lines(peer.output);
+  const auto out = scratch / "run";
+  const auto ran = tandem_run(
+      with(
+          {"train", "--nproc", world, "--model", "net", "--no-dropout", "--log-every",
+           "1", "--executor", "eager", "--momentum", "0.9", "--weight-decay", "0.0005",
+           "--out", out},
+          both),
+      {{"OMP_NUM_THREADS", "1"}});
+  ASSERT_TRUE(ran.status.ok()) << ran.errors;
+  const auto losses = numbers_of_metrics(out + "/metrics.jsonl");
+  const auto lrs = numbers_of_metrics(out + "/metrics.jsonl", "lr");
+  const size_t steps = theirs.losses.size();
+  ASSERT_GT(steps, 50u);
+  ASSERT_EQ(losses.size(), steps);
+  ASSERT_EQ(lrs.size(), steps);
+  const double difference = largest_relative_difference(losses, theirs.losses, steps);
+  printf("largest relative difference of %zu steps: %.2g\n", steps, difference);
+  EXPECT_LE(difference, 1e-9);
+  EXPECT_LE(largest_relative_difference(lrs, theirs.lrs, steps), 1e-9);
+  const auto exported = tandem_run(
+      {"export", "--checkpoint", out, "--ema", "--out", scratch / "ema.safetensors"});
+  ASSERT_TRUE(exported.status.ok()) << exported.errors;
+  const auto same = run_peer(
+      {"same", "--first", scratch / "ema.safetensors", "--second", scratch / "ema.pt",
+       "--tolerance", "1e-9"});
+  EXPECT_TRUE(same.status.ok()) << same.output << same.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ParityOptions, testing::Values(1, 2, 3));
 
 using ParityFloat32 = Parity;
 

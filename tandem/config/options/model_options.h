@@ -87,6 +87,9 @@ constexpr bool is_built_in(ModelKind kind) {
   return kind != ModelKind::custom && kind != ModelKind::file;
 }
 
+/// PyTorch's default of ignore_index, which is not a class.
+constexpr int64_t kNoIgnoredClass = -100;
+
 /// Model of a run and its loss.
 struct ModelSettings {
   ModelKind kind = ModelKind::net;
@@ -102,6 +105,12 @@ struct ModelSettings {
   // `init`, and parameters that are not trained.
   std::string init_skip;
   std::string freeze;
+  // For cross_entropy: label_smoothing of torch.nn.CrossEntropyLoss. Training uses it;
+  // evaluations do not.
+  double label_smoothing = 0;
+  // Class whose samples count neither in the loss nor in the accuracy, as ignore_index
+  // of torch.nn.CrossEntropyLoss.
+  int64_t ignore_index = kNoIgnoredClass;
 
   /// Returns the value of the setting `model`: the model's name, or the path of its
   /// file.
@@ -151,6 +160,20 @@ struct ModelSettings {
     table.add("dropout", &O::dropout, "use the dropout layers of the model").kept();
     table.add("loss", &O::loss, "loss that training minimises").kept();
     table.add("reduction", &O::reduction, "reduction of the loss over the global batch")
+        .kept();
+    table
+        .add(
+            "label_smoothing", &O::label_smoothing,
+            "label smoothing of the training loss, 0 to 1")
+        .between(0, 1)
+        .of("cross_entropy")
+        .kept();
+    table
+        .add(
+            "ignore_index", &O::ignore_index,
+            "class whose samples count neither in the loss nor in the accuracy; -100: "
+            "none")
+        .between(-kMany, kMany)
         .kept();
   }
 };

@@ -45,6 +45,9 @@ struct OptimizerOptions {
   // first pattern that matches a parameter counts.
   std::string lr_factor = {};
   std::string weight_decay_factor = {};
+  // Decay of the exponential moving average of the parameters (optim/ema.h); 0: no
+  // average.
+  double ema_decay = 0;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -105,6 +108,12 @@ struct OptimizerOptions {
     table.add("rho", &O::rho, "decay rate of the means of squares")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::adadelta});
+    table
+        .add(
+            "ema_decay", &O::ema_decay,
+            "decay of the moving average of the weights, 0 to 1; 0: no average")
+        .between(0, 1)
+        .kept(ResumeRule::whether_default);
   }
 };
 

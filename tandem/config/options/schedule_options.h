@@ -7,13 +7,17 @@
 namespace tandem {
 
 /// Learning rate schedules.
-enum class ScheduleKind { constant, step, cosine, one_cycle };
+enum class ScheduleKind { constant, step, cosine, warmup_cosine, one_cycle };
 template <>
 struct Choices<ScheduleKind> {
   static constexpr Choice<ScheduleKind> rows[] = {
       {ScheduleKind::constant, "constant", "always lr"},
       {ScheduleKind::step, "step", "lr times gamma every step_size epochs"},
       {ScheduleKind::cosine, "cosine", "half a cosine from lr down to min_lr"},
+      {ScheduleKind::warmup_cosine, "warmup_cosine",
+       "linear from start_factor * lr to lr in warmup_steps, then half a cosine down "
+       "to "
+       "min_lr in the remaining steps"},
       {ScheduleKind::one_cycle, "one_cycle",
        "up from lr / div_factor to lr, then down to almost 0"}};
 };
@@ -24,16 +28,20 @@ struct LrScheduleOptions {
   // step: the learning rate is multiplied by gamma every step_size epochs.
   double gamma = 0.7;
   int64_t step_size = 1;
-  // cosine: learning rate at the end of the run.
+  // cosine and warmup_cosine: learning rate at the end of the run.
   double min_lr = 0;
+  // warmup_cosine: SequentialLR of LinearLR(start_factor, total_iters=warmup_steps) and
+  // CosineAnnealingLR over the remaining steps.
+  double start_factor = 1.0 / 3;
   // one_cycle: torch.optim.lr_scheduler.OneCycleLR with cosine annealing; max_lr is the
   // optimizer's lr.
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
-  // All schedules: number of warmup steps at the start of the run. In these steps, the
-  // learning rate is multiplied by a factor that rises linearly from 1 / warmup_steps
-  // to 1.
+  // All schedules: number of warmup steps at the start of the run. In these steps, all
+  // schedules except warmup_cosine multiply the learning rate by a factor that rises
+  // linearly from 1 / warmup_steps to 1. With `cosine`, the cosine thus begins in the
+  // first step, as with ChainedScheduler.
   int64_t warmup_steps = 0;
 
   template <typename Table>
@@ -53,7 +61,13 @@ struct LrScheduleOptions {
         .needs("schedule", &O::kind, {K::step});
     table.add("min_lr", &O::min_lr, "learning rate at the end of the run")
         .between(0, kLarge)
-        .needs("schedule", &O::kind, {K::cosine});
+        .needs("schedule", &O::kind, {K::cosine, K::warmup_cosine});
+    table
+        .add(
+            "start_factor", &O::start_factor,
+            "first learning rate divided by lr, 0 to 1")
+        .between(0, 1)
+        .needs("schedule", &O::kind, {K::warmup_cosine});
     table
         .add(
             "pct_start", &O::pct_start,
@@ -72,7 +86,8 @@ struct LrScheduleOptions {
     table
         .add(
             "warmup_steps", &O::warmup_steps,
-            "first steps over which the learning rate rises linearly")
+            "first steps, in which the learning rate rises linearly; except with "
+            "warmup_cosine, the rise is a factor on the schedule")
         .between(0, kMany);
   }
 };

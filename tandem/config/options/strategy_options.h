@@ -44,6 +44,8 @@ enum StrategyTrait : unsigned {
   // All ranks make every step together, even ranks without samples. A batch can
   // therefore be divided among the ranks.
   kDividesBatch = 128,
+  // Between averages, each rank trains parameters of its own.
+  kTrainsAlone = 256,
 };
 
 struct StrategyRow {
@@ -77,7 +79,8 @@ struct Choices<StrategyKind> {
        "local SGD: ranks train alone and average their parameters every "
        "--average-every steps: for slow networks, or data that must stay on its host. "
        "Costs accuracy per epoch, and more if averages are rare, since each rank "
-       "learns only from its own samples in between"},
+       "learns only from its own samples in between",
+       kTrainsAlone},
       {StrategyKind::pipeline, "pipeline",
        "each rank has some layers (--stages), and a batch passes in parts "
        "(--micro-batches); --replicas repeats the pipeline: for models too large for "

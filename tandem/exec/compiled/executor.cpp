@@ -95,6 +95,7 @@ class OnednnExecutor : public StageExecutor {
  public:
   OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
       : options_(options),
+        evaluation_loss_(evaluation_loss(options.loss)),
         numerics_(on_this_cpu(options.numerics)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
@@ -137,7 +138,7 @@ class OnednnExecutor : public StageExecutor {
     StageResult result;
     result.output = plan.output;
     if (options_.last) {
-      result.sums = sums_of(plan);
+      result.sums = sums_of(plan, context.training, batch.ignored);
     }
     if (context.training) {
       in_flight_[slot] = &plan;
@@ -155,7 +156,7 @@ class OnednnExecutor : public StageExecutor {
     in_flight_.erase(found);
     if (options_.last) {
       loss_gradient(
-          options_.loss.kind, plan.output, plan.targets,
+          options_.loss, plan.output, plan.targets,
           context.loss_weight * context.loss_scale, plan.grad_output.data_ptr<float>());
       if (output_is_fp16()) {
         round_to_fp16(plan.grad_output.numel(), plan.grad_output.data_ptr<float>());
@@ -262,12 +263,15 @@ class OnednnExecutor : public StageExecutor {
     }
   }
 
-  StepSums sums_of(const Plan& plan) const {
-    const LossSums found = sum_losses(options_.loss.kind, plan.output, plan.targets);
-    return {found.loss, found.correct, static_cast<double>(plan.targets.size(0))};
+  StepSums sums_of(const Plan& plan, bool training, int64_t ignored) const {
+    const LossSums found = sum_losses(
+        training ? options_.loss : evaluation_loss_, plan.output, plan.targets);
+    return {
+        found.loss, found.correct, static_cast<double>(plan.targets.size(0) - ignored)};
   }
 
   StageOptions options_;
+  Loss evaluation_loss_;
   Numerics numerics_;
   dnnl::engine engine_;
   dnnl::stream stream_;

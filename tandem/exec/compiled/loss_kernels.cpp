@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tandem/base/error.h"
 
@@ -48,21 +49,52 @@ double softmax_class_loss(const Row& row, int64_t target) {
   return std::log(sum) - softmax(target);
 }
 
-double class_loss(LossKind kind, const Row& row, int64_t target) {
+// Returns the output of the target, averaged with the mean of all outputs. The weight
+// of the mean is `smoothing`.
+float smoothed_target(const Row& row, int64_t target, float smoothing) {
+  const float sum = std::accumulate(row.values, row.values + row.width, 0.0F);
+  return (1 - smoothing) * row.values[target] +
+         smoothing / static_cast<float>(row.width) * sum;
+}
+
+double class_loss(const Loss& loss, const Row& row, int64_t target) {
   if (target < 0 || target >= row.width) {
     throw DataError(fmt::format(
         "[exec] the class of a sample is {}, expected 0 to {}; change the labels, or "
         "the model's number of classes",
         target, row.width - 1));
   }
-  if (kind == LossKind::nll) {
+  if (loss.kind == LossKind::nll) {
     return -row.values[target];
   }
-  if (kind == LossKind::softmax_cross_entropy) {
+  if (loss.kind == LossKind::softmax_cross_entropy) {
     return softmax_class_loss(row, target);
   }
   const float most = row.largest();
-  return most + std::log(row.sum_of_exponentials(most)) - row.values[target];
+  const float own =
+      loss.label_smoothing > 0
+          ? smoothed_target(row, target, static_cast<float>(loss.label_smoothing))
+          : row.values[target];
+  return most + std::log(row.sum_of_exponentials(most)) - own;
+}
+
+// Writes `factor` times the gradient of the cross-entropy, softmax(row) - labels. The
+// labels are one_hot(target), averaged with 1 / width. The weight of 1 / width is
+// `smoothing`.
+void cross_entropy_gradient(
+    const Row& row, int64_t target, float smoothing, float factor, float* out) {
+  const float most = row.largest();
+  const float scale = factor / row.sum_of_exponentials(most);
+  for (int64_t j = 0; j < row.width; ++j) {
+    out[j] = scale * std::exp(row.values[j] - most);
+  }
+  if (smoothing > 0) {
+    const float each = factor * smoothing / static_cast<float>(row.width);
+    for (int64_t j = 0; j < row.width; ++j) {
+      out[j] -= each;
+    }
+  }
+  out[target] -= factor * (1 - smoothing);
 }
 
 // Writes `factor` times p * (g - sum of p * g). p is the softmax of the row, and g =
@@ -97,9 +129,10 @@ double squared_error(const at::Tensor& output, const at::Tensor& targets) {
   return sum;
 }
 
-void check_targets(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+void check_targets(
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   const bool fits =
-      kind == LossKind::mse
+      loss.kind == LossKind::mse
           ? targets.scalar_type() == at::kFloat && targets.sizes() == output.sizes()
           : targets.scalar_type() == at::kLong && targets.numel() == output.size(0);
   TANDEM_CHECK(fits && targets.is_contiguous(), "targets do not fit the output");
@@ -108,17 +141,20 @@ void check_targets(LossKind kind, const at::Tensor& output, const at::Tensor& ta
 }  // namespace
 
 LossSums sum_losses(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
-  check_targets(kind, output, targets);
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
+  check_targets(loss, output, targets);
   LossSums sums;
-  if (kind == LossKind::mse) {
+  if (loss.kind == LossKind::mse) {
     sums.loss = squared_error(output, targets);
     return sums;
   }
   const auto* classes = targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < output.size(0); ++i) {
+    if (classes[i] == loss.ignore_index) {
+      continue;
+    }
     const Row row = row_of(output, i);
-    sums.loss += class_loss(kind, row, classes[i]);
+    sums.loss += class_loss(loss, row, classes[i]);
     const auto* most = std::max_element(row.values, row.values + row.width);
     sums.correct += most - row.values == classes[i] ? 1 : 0;
   }
@@ -131,10 +167,10 @@ LossSums sum_losses(
 }
 
 void loss_gradient(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
-    float* grad) {
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets,
+    double weight, float* grad) {
   const auto factor = static_cast<float>(weight);
-  if (kind == LossKind::mse) {
+  if (loss.kind == LossKind::mse) {
     const auto* a = output.data_ptr<float>();
     const auto* b = targets.data_ptr<float>();
     for (int64_t i = 0; i < output.numel(); ++i) {
@@ -145,20 +181,19 @@ void loss_gradient(
   const auto* classes = targets.data_ptr<int64_t>();
   std::fill_n(grad, output.numel(), 0.0F);
   for (int64_t i = 0; i < output.size(0); ++i) {
-    const Row row = row_of(output, i);
-    float* out = grad + i * row.width;
-    if (kind == LossKind::softmax_cross_entropy) {
-      softmax_gradient(row, classes[i], factor, out);
+    if (classes[i] == loss.ignore_index) {
       continue;
     }
-    if (kind == LossKind::cross_entropy) {
-      const float most = row.largest();
-      const float scale = factor / row.sum_of_exponentials(most);
-      for (int64_t j = 0; j < row.width; ++j) {
-        out[j] = scale * std::exp(row.values[j] - most);
-      }
+    const Row row = row_of(output, i);
+    float* out = grad + i * row.width;
+    if (loss.kind == LossKind::softmax_cross_entropy) {
+      softmax_gradient(row, classes[i], factor, out);
+    } else if (loss.kind == LossKind::cross_entropy) {
+      cross_entropy_gradient(
+          row, classes[i], static_cast<float>(loss.label_smoothing), factor, out);
+    } else {
+      out[classes[i]] -= factor;
     }
-    out[classes[i]] -= factor;
   }
 }
 

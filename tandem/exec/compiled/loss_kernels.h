@@ -16,17 +16,19 @@ struct LossSums {
   double correct = 0;
 };
 
-/// Returns the summed loss and the number of correct samples. `output` is float32,
-/// samples x classes. `targets` are int64 classes; for MSE, float32 values in the shape
-/// of `output`.
+/// Returns the summed loss and the number of correct samples. `loss.own` is empty.
+/// `output` is float32, samples x classes. `targets` are int64 classes; for MSE,
+/// float32 values in the shape of `output`.
 ///
-/// Throws DataError if a target is not the index of a column of `output`.
-LossSums sum_losses(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+/// Throws DataError if a target is neither the index of a column of `output` nor
+/// loss.ignore_index.
+LossSums sum_losses(
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
 /// Computes the gradient of the summed loss with respect to `output` and multiplies it
 /// by `weight`. Writes the result to `grad`, samples x classes.
 void loss_gradient(
-    LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
-    float* grad);
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets,
+    double weight, float* grad);
 
 }  // namespace tandem

@@ -216,7 +216,7 @@ class Server : public ParameterServerRank {
   }
 
   void update(const StepContext& context, int64_t number) {
-    StepScalars step{context.lr, 1, number, false};
+    StepScalars step{context.lr, 1, number};
     clip(options_, parts_.arenas, step, [this] {
       return own_gradient_norm(parts_.arenas);
     });

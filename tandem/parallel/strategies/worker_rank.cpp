@@ -39,7 +39,7 @@ class Worker : public ParameterServerRank {
     const auto& first = micro_batches.front();
     return loss_weight(
         parts_.loss,
-        is_asynchronous() ? count_samples(micro_batches) : first.global_count,
+        is_asynchronous() ? count_in_loss(micro_batches) : first.global_count,
         first.targets);
   }
 

@@ -78,6 +78,14 @@ int64_t count_samples(const std::vector<Batch>& micro_batches) {
   return count;
 }
 
+int64_t count_in_loss(const std::vector<Batch>& micro_batches) {
+  int64_t count = count_samples(micro_batches);
+  for (const auto& batch : micro_batches) {
+    count -= batch.ignored;
+  }
+  return count;
+}
+
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context) {
@@ -96,7 +104,7 @@ StepSums local_step(
     const std::vector<Batch>& micro_batches, const StepContext& context) {
   StepContext weighted = context;
   weighted.loss_weight = loss_weight(
-      parts.loss, count_samples(micro_batches), micro_batches.front().targets);
+      parts.loss, count_in_loss(micro_batches), micro_batches.front().targets);
   const auto sums = add_up_gradients(parts, micro_batches, weighted);
   StepScalars step = scalars_of(context);
   clip(options, parts.arenas, step, [&] { return own_gradient_norm(parts.arenas); });

@@ -45,6 +45,9 @@ void notify_executor(const StrategyParts& parts);
 /// Returns the number of samples in the micro-batches.
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
+/// Returns the number of samples in the micro-batches that count in the loss.
+int64_t count_in_loss(const std::vector<Batch>& micro_batches);
+
 /// Runs forward and backward of all micro-batches, with losses multiplied by
 /// context.loss_weight, and accumulates their gradients in the arena. Returns the sums
 /// of losses, correct samples and samples.

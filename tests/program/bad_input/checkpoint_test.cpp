@@ -117,6 +117,18 @@ INSTANTIATE_TEST_SUITE_P(
             2,
             {"@/x.onnx", ".pt"}},
         BadInputCase{
+            "ExportOfMissingAverages",
+            {"export", "--checkpoint", "@/checkpoint", "--ema", "--out", "@/x.pt"},
+            2,
+            {"no moving averages", "--ema-decay", "leave out --ema"},
+            &with_checkpoint},
+        BadInputCase{
+            "EvaluationOfMissingAverages",
+            {"eval", "--checkpoint", "@/checkpoint", "--ema"},
+            2,
+            {"no moving averages", "--ema-decay", "leave out --ema"},
+            &with_checkpoint},
+        BadInputCase{
             "ExportToNowhere",
             {"export", "--checkpoint", "@/checkpoint", "--out", "@/no/such/x.pt"},
             1,
