@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
     const auto weights = torch::nn::utils::parameters_to_vector(net->parameters());
     const auto bits = weights.detach().view(torch::kInt).to(torch::kLong);
     const auto hash = (bits * torch::arange(1, bits.numel() + 1)).sum();
+    std::printf("norm %.6f\n", weights.norm().item<double>());
     std::printf(
         "weights %016llx\n", static_cast<unsigned long long>(hash.item<int64_t>()));
     std::printf(

@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LoopCheckpoints, RestoreTheLearningRateOfTheScheduler) {
   const Scratch scratch;
   Loop loop(sgd(0.003));
-  loop.train_until(2);
+  loop.train_until(3);
   loop.save(scratch.path());
   EXPECT_EQ(loop.learning_rates(), std::vector<double>({0.003 * 0.7, 0.0015 * 0.7}));
   Loop resumed(sgd(0.1));

@@ -38,7 +38,7 @@ class ResumableLoop : public testing::Test {
         std::to_string(ranks),
         program("resumable_loop"),
         directory,
-        "4"};
+        "10"};
   }
 
   static std::string weights_in(const std::string& directory) {
@@ -104,21 +104,37 @@ class MpiLoop : public testing::Test {
     }
   }
 
-  static std::string weights_of(const std::string& name, int ranks) {
+  // Hash and norm of the weights.
+  struct Result {
+    std::string hash;
+    double norm = 0;
+  };
+
+  static Result result_of(const std::string& name, int ranks) {
     const auto run = run_command(mpirun_command(ranks, {program(name)}), {}, 100);
     EXPECT_TRUE(run.status.ok()) << run.errors;
-    const auto weights = lines_after(run.output, "weights ");
-    EXPECT_EQ(weights.size(), 1u) << run.output;
-    return weights.empty() ? "none of " + name : weights[0];
+    const auto hashes = lines_after(run.output, "weights ");
+    const auto norms = lines_after(run.output, "norm ");
+    if (hashes.size() != 1 || norms.size() != 1) {
+      ADD_FAILURE() << run.output;
+      return {};
+    }
+    return {hashes[0], std::stod(norms[0])};
   }
 };
 
-TEST_F(MpiLoop, ConvertedProgramHasTheSameBits) {
+// With more than two ranks, Open MPI does not add in the order of the ranks.
+TEST_F(MpiLoop, ConvertedProgramHasTheSameBitsUpToTheOrderOfSums) {
   std::set<std::string> all;
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    const auto by_hand = weights_of("mpi_loop_by_hand", ranks);
-    EXPECT_EQ(weights_of("mpi_loop", ranks), by_hand) << ranks << " ranks";
-    all.insert(by_hand);
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    const auto by_hand = result_of("mpi_loop_by_hand", ranks);
+    const auto converted = result_of("mpi_loop", ranks);
+    if (ranks <= 2) {
+      EXPECT_EQ(converted.hash, by_hand.hash);
+    }
+    EXPECT_NEAR(converted.norm, by_hand.norm, 1e-5);
+    all.insert(by_hand.hash);
   }
   EXPECT_EQ(all.size(), 4u);
 }
