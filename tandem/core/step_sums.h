@@ -7,8 +7,8 @@
 namespace tandem {
 
 /// Sums over batches: the loss, the number of correct samples and the number of samples
-/// that count in the loss. They cover the batches of this rank or, after a reduction, of
-/// all ranks.
+/// that count in the loss. They cover the batches of this rank or, after a reduction,
+/// of all ranks.
 ///
 /// The sums stay on the device that computed the loss. Only values() waits for the
 /// device. Copies are independent. Not thread-safe.

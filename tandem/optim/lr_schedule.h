@@ -22,7 +22,8 @@ class LrSchedule {
 /// `steps_per_epoch` optimizer steps each.
 ///
 /// "step" changes the learning rate once per epoch. "cosine", "warmup_cosine" and
-/// "one_cycle" change it in each step; after the last step of the run it stays constant.
+/// "one_cycle" change it in each step; after the last step of the run it stays
+/// constant.
 ///
 /// Throws ConfigError if a value is out of range.
 [[nodiscard]] std::unique_ptr<LrSchedule> make_lr_schedule(

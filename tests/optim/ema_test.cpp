@@ -37,7 +37,7 @@ TEST(Ema, CopiesInTheFirstUpdateAndThenAverages) {
         update_all(*ema, averaged, {0.3, 1, step});
         const auto parameters = plain.parameters.segment(0);
         EXPECT_TRUE(averaged.parameters.segment(0).equal(parameters));
-        const auto wide = parameters.to(at::kDouble);
+        const auto wide = parameters.clone().to(at::kDouble);
         expected = step == 1 ? wide : expected * kDecay + wide * (1 - kDecay);
         EXPECT_LE(
             (average.segment(0) - expected).abs().max().item<double>(),

@@ -152,8 +152,9 @@ INSTANTIATE_TEST_SUITE_P(
         full_disk("ExportOfANetworkToAFullDisk", "x.pt2")),
     name_of_case);
 
-std::vector<std::string> predict(const std::vector<std::string>& more) {
-  return with({"predict", "--checkpoint", "@/checkpoint", "--out", "@/x.csv"}, more);
+std::vector<std::string> predict(
+    const std::vector<std::string>& more, const std::string& out = "@/x.csv") {
+  return with({"predict", "--checkpoint", "@/checkpoint", "--out", out}, more);
 }
 
 void expect_no_predictions(const Stage& stage) {
@@ -169,13 +170,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadInputCase{"OfAnUnknownPart", predict({"--split", "all"}), 2, {"--split"}},
         BadInputCase{
             "ToNowhere",
-            predict({"--out", "@/no/such.csv"}),
+            predict({}, "@/no/such.csv"),
             1,
             {"@/no/such.csv"},
             &with_checkpoint},
         BadInputCase{
             "OnAFullDisk",
-            predict({"--out", "@/disk/x.csv"}),
+            predict({}, "@/disk/x.csv"),
             1,
             {"@/disk/x.csv", "No space left"},
             &with_checkpoint,
