@@ -6,6 +6,9 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
+#include "tandem/graph/onnx.h"
+#include "tandem/model/graph_model.h"
+#include "tandem/train/checkpoint_model.h"
 
 namespace tandem::app {
 
@@ -31,6 +34,16 @@ size_t export_safetensors(const ExportOptions& options) {
   return model.tensors.size();
 }
 
+// In float32, since ONNX Runtime has no convolutions in float64.
+size_t export_onnx(const ExportOptions& options) {
+  const auto checkpoint = load_checkpoint_graph(options.checkpoint);
+  Graph graph = *checkpoint.model->graph();
+  convert(graph, at::kFloat);
+  const auto model = onnx_model(graph);
+  replace_file(options.out, onnx_bytes(model));
+  return model.initializers.size();
+}
+
 struct ExportFormat {
   const char* suffix;
   const char* help;
@@ -42,6 +55,8 @@ constexpr ExportFormat kFormats[] = {
     {".pt", "weights for Python's torch.load", &export_state_dict},
     {".pth", "the same", &export_state_dict},
     {".safetensors", "weights, a copy of the checkpoint's file", &export_safetensors},
+    {".onnx", "the network in evaluation mode, with its weights (opset 17)",
+     &export_onnx},
 };
 
 const ExportFormat& format_of(const std::string& out) {
