@@ -1,12 +1,14 @@
 #include <fmt/core.h>
 
 #include "app/command_line.h"
+#include "app/setting_flag.h"
 #include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
 #include "tandem/graph/onnx.h"
+#include "tandem/graph/pt2_writer.h"
 #include "tandem/model/graph_model.h"
 #include "tandem/train/checkpoint_model.h"
 
@@ -17,6 +19,8 @@ namespace {
 struct ExportOptions {
   std::string checkpoint;
   std::string out;
+  // Network file; "" for the copy in the run's directory.
+  std::string network;
 };
 
 size_t export_state_dict(const ExportOptions& options) {
@@ -34,9 +38,16 @@ size_t export_safetensors(const ExportOptions& options) {
   return model.tensors.size();
 }
 
+size_t export_pt2(const ExportOptions& options) {
+  const auto loaded = load_checkpoint_graph(options.checkpoint, options.network);
+  const Graph& graph = *loaded.model->graph();
+  write_pt2(options.out, graph);
+  return parameters_of(graph).size() + buffers_of(graph).size();
+}
+
 // In float32, since ONNX Runtime has no convolutions in float64.
 size_t export_onnx(const ExportOptions& options) {
-  const auto checkpoint = load_checkpoint_graph(options.checkpoint);
+  const auto checkpoint = load_checkpoint_graph(options.checkpoint, options.network);
   Graph graph = *checkpoint.model->graph();
   convert(graph, at::kFloat);
   const auto model = onnx_model(graph);
@@ -49,14 +60,18 @@ struct ExportFormat {
   const char* help;
   // Writes options.out. Returns the number of tensors.
   size_t (*write)(const ExportOptions& options);
+  // The file contains the network, not only its weights.
+  bool has_network = false;
 };
 
 constexpr ExportFormat kFormats[] = {
     {".pt", "weights for Python's torch.load", &export_state_dict},
     {".pth", "the same", &export_state_dict},
     {".safetensors", "weights, a copy of the checkpoint's file", &export_safetensors},
+    {".pt2", "network and weights for Python's torch.export.load (2.9 or later)",
+     &export_pt2, true},
     {".onnx", "the network in evaluation mode, with its weights (opset 17)",
-     &export_onnx},
+     &export_onnx, true},
 };
 
 const ExportFormat& format_of(const std::string& out) {
@@ -92,8 +107,15 @@ int work_export(const Arguments& arguments) {
          "for its newest checkpoint")
       ->required();
   app.add_option("--out", options.out, help_of_formats())->required();
+  add_network_file(app, options.network);
   parse(app, arguments);
-  const size_t tensors = format_of(options.out).write(options);
+  const ExportFormat& format = format_of(options.out);
+  if (!options.network.empty() && !format.has_network) {
+    throw ConfigError(
+        "[export] --model is '" + options.network + "', but " + format.suffix +
+        " files contain only weights; leave out --model");
+  }
+  const size_t tensors = format.write(options);
   fmt::print("wrote {} tensors to {}\n", tensors, options.out);
   return 0;
 }

@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/formats/storage_view.h"
+#include "tandem/formats/torch_zip.h"
 
 namespace tandem {
 
@@ -21,7 +22,6 @@ namespace {
 
 using Kind = PickleValue::Kind;
 using caffe2::serialize::PyTorchStreamReader;
-using caffe2::serialize::PyTorchStreamWriter;
 
 constexpr const char* kPickleRecord = "data.pkl";
 constexpr const char* kByteOrderRecord = "byteorder";
@@ -355,24 +355,19 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
 
 void write_torch_file(
     const std::string& path, const std::vector<NamedTensor>& tensors) {
-  // Writes to memory first, because exceptions cannot pass through the archive writer,
-  // which is C code.
-  std::string file;
-  PyTorchStreamWriter archive([&file](const void* data, size_t size) {
-    file.append(static_cast<const char*>(data), size);
-    return size;
-  });
+  std::vector<ZipRecord> records;
+  std::vector<at::Tensor> values;
   StatePickle pickle;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto value = tensors[i].tensor.detach().cpu().contiguous();
+    const auto& value =
+        values.emplace_back(tensors[i].tensor.detach().cpu().contiguous());
     const std::string key = std::to_string(i);
     pickle.add(tensors[i].name, key, value);
-    archive.writeRecord(kStorageRecords + key, value.data_ptr(), value.nbytes());
+    records.push_back({kStorageRecords + key, value.data_ptr(), value.nbytes()});
   }
   const std::string bytes = pickle.finish();
-  archive.writeRecord(kPickleRecord, bytes.data(), bytes.size());
-  archive.writeEndOfFile();
-  replace_file(path, file);
+  records.push_back({kPickleRecord, bytes.data(), bytes.size()});
+  write_torch_zip(path, records);
 }
 
 }  // namespace tandem

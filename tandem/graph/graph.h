@@ -47,7 +47,8 @@ struct Value {
   std::string name;
   at::ScalarType dtype = at::kFloat;
   std::vector<Size> shape;
-  // Name in Python's state_dict(), for a parameter or a buffer.
+  // Name in Python's state_dict(), for a parameter or a buffer. Name of the attribute
+  // of Python's module, for a constant; may be "".
   std::string state_name = {};
   // The tensor of a parameter, buffer or constant. Shared with everything that uses the
   // graph.

@@ -313,6 +313,7 @@ class ProgramReader {
       }
       Value value =
           value_of(string_of(input.at("arg").at("name")), ValueKind::constant);
+      value.state_name = name;
       set_tensor(value, found->second);
       add(std::move(value));
     }

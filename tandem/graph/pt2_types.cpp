@@ -2,51 +2,72 @@
 
 namespace tandem {
 
-std::optional<at::ScalarType> pt2_dtype(int64_t number) {
-  switch (number) {
-    case 1:
-      return at::kByte;
-    case 2:
-      return at::kChar;
-    case 3:
-      return at::kShort;
-    case 4:
-      return at::kInt;
-    case 5:
-      return at::kLong;
-    case 6:
-      return at::kHalf;
-    case 7:
-      return at::kFloat;
-    case 8:
-      return at::kDouble;
-    case 12:
-      return at::kBool;
-    case 13:
-      return at::kBFloat16;
-    default:
-      return std::nullopt;
+namespace {
+
+template <typename T>
+struct EnumRow {
+  int64_t number;
+  T value;
+};
+
+constexpr EnumRow<at::ScalarType> kPt2Dtypes[] = {
+    {1, at::kByte},  {2, at::kChar},      {3, at::kShort}, {4, at::kInt},
+    {5, at::kLong},  {6, at::kHalf},      {7, at::kFloat}, {8, at::kDouble},
+    {12, at::kBool}, {13, at::kBFloat16},
+};
+constexpr EnumRow<at::Layout> kPt2Layouts[] = {{7, at::kStrided}};
+constexpr EnumRow<at::MemoryFormat> kPt2MemoryFormats[] = {
+    {1, at::MemoryFormat::Contiguous},
+    {2, at::MemoryFormat::ChannelsLast},
+    {3, at::MemoryFormat::ChannelsLast3d},
+    {4, at::MemoryFormat::Preserve},
+};
+
+template <typename Rows>
+auto from_number(const Rows& rows, int64_t number)
+    -> std::optional<decltype(rows[0].value)> {
+  for (const auto& row : rows) {
+    if (row.number == number) {
+      return row.value;
+    }
   }
+  return std::nullopt;
+}
+
+template <typename Rows, typename T>
+std::optional<int64_t> to_number(const Rows& rows, T value) {
+  for (const auto& row : rows) {
+    if (row.value == value) {
+      return row.number;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<at::ScalarType> pt2_dtype(int64_t number) {
+  return from_number(kPt2Dtypes, number);
 }
 
 std::optional<at::Layout> pt2_layout(int64_t number) {
-  constexpr int64_t kStrided = 7;
-  return number == kStrided ? std::optional<at::Layout>(at::kStrided) : std::nullopt;
+  return from_number(kPt2Layouts, number);
 }
 
 std::optional<at::MemoryFormat> pt2_memory_format(int64_t number) {
-  switch (number) {
-    case 1:
-      return at::MemoryFormat::Contiguous;
-    case 2:
-      return at::MemoryFormat::ChannelsLast;
-    case 3:
-      return at::MemoryFormat::ChannelsLast3d;
-    case 4:
-      return at::MemoryFormat::Preserve;
-    default:
-      return std::nullopt;
-  }
+  return from_number(kPt2MemoryFormats, number);
+}
+
+std::optional<int64_t> pt2_number(at::ScalarType dtype) {
+  return to_number(kPt2Dtypes, dtype);
+}
+
+std::optional<int64_t> pt2_number(at::Layout layout) {
+  return to_number(kPt2Layouts, layout);
+}
+
+std::optional<int64_t> pt2_number(at::MemoryFormat format) {
+  return to_number(kPt2MemoryFormats, format);
 }
 
 }  // namespace tandem

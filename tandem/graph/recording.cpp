@@ -14,10 +14,10 @@ namespace tandem {
 namespace {
 
 // Converts a recording to a graph whose sizes are constants.
-class Converter {
+class RecordingConverter {
  public:
   // `state` has the values that are the recording's inputs.
-  explicit Converter(Graph state) : graph_(std::move(state)) {}
+  explicit RecordingConverter(Graph state) : graph_(std::move(state)) {}
 
   Graph convert(const torch::jit::Graph& recording) {
     for (size_t i = 0; i < recording.inputs().size(); ++i) {
@@ -273,7 +273,7 @@ Graph state_of(
 }
 
 Graph graph_of(const torch::jit::Graph& recording, const Graph& state) {
-  return needed_part(Converter(state).convert(recording), true);
+  return needed_part(RecordingConverter(state).convert(recording), true);
 }
 
 Graph needed_part(const Graph& from, bool buffer_updates) {

@@ -4,25 +4,19 @@
 #include <vector>
 
 #include "tandem/base/files.h"
-#include "tandem/base/process.h"
-#include "tandem/base/rank_env.h"
+#include "tests/parity/python.h"
 
 namespace tandem {
 
 /// Returns a Python with the packages onnx and onnxruntime: that of `scripts/setup
 /// --torchrun`, or of $TANDEM_TEST_ONNX_PYTHON. Debian has no onnxruntime.
 inline std::string onnx_python() {
-  return get_env("TANDEM_TEST_ONNX_PYTHON")
-      .value_or(
-          has_cache_directory() ? cache_directory() + "/torchrun/bin/python" : "");
+  return get_env("TANDEM_TEST_ONNX_PYTHON").value_or(newest_python());
 }
 
-/// Runs Python on one thread.
+/// Runs this Python on one thread.
 inline CommandResult run_onnx_python(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {onnx_python()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_command(
-      command, {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}}, 300);
+  return run_python(arguments, onnx_python());
 }
 
 /// Looks for the packages without an import. A broken installation should fail a test.

@@ -15,9 +15,25 @@ inline std::string python() {
   return get_env("TANDEM_TEST_PYTHON").value_or("/usr/bin/python3");
 }
 
+/// Returns torchrun of the newest PyTorch (scripts/setup --torchrun), or the program in
+/// $TANDEM_TEST_TORCHRUN. The file may not exist.
+inline std::string torchrun() {
+  const auto home = get_env("HOME").value_or("/nonexistent");
+  const auto cache = get_env("XDG_CACHE_HOME").value_or(home + "/.cache");
+  return get_env("TANDEM_TEST_TORCHRUN")
+      .value_or(cache + "/tandem/torchrun/bin/torchrun");
+}
+
+/// Returns the Python of torchrun().
+inline std::string newest_python() {
+  const auto path = torchrun();
+  return path.substr(0, path.rfind('/') + 1) + "python";
+}
+
 /// Runs Python on one thread.
-inline CommandResult run_python(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {python()};
+inline CommandResult run_python(
+    const std::vector<std::string>& arguments, const std::string& program = python()) {
+  std::vector<std::string> command = {program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return run_command(
       command, {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}}, 300);

@@ -18,6 +18,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
+#include "tests/train/noise.h"
 
 namespace tandem::imported_network_test {
 
@@ -25,38 +26,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kSamples = 6;
-
-std::vector<int64_t> sizes_of(const std::vector<Size>& shape) {
-  std::vector<int64_t> sizes;
-  for (size_t i = 1; i < shape.size(); ++i) {
-    sizes.push_back(shape[i].fixed);
-  }
-  return sizes;
-}
-
-// Images of noise with the network's input shape and number of classes.
-Dataset noise_for(const Graph& graph, int64_t size) {
-  const auto image = sizes_of(graph.value(graph.input).shape);
-  Dataset dataset;
-  dataset.size = size;
-  dataset.channels = image[0];
-  dataset.height = image[1];
-  dataset.width = image[2];
-  dataset.num_classes = sizes_of(graph.value(graph.output).shape)[0];
-  std::vector<uint8_t> pixels;
-  std::vector<uint8_t> labels;
-  uint32_t state = 4711;
-  for (int64_t i = 0; i < size * image[0] * image[1] * image[2]; ++i) {
-    state = state * 1664525 + 1013904223;
-    pixels.push_back(static_cast<uint8_t>(state >> 24));
-  }
-  for (int64_t i = 0; i < size; ++i) {
-    labels.push_back(static_cast<uint8_t>(i * 7 % dataset.num_classes));
-  }
-  dataset.pixels = pixels;
-  dataset.labels = labels;
-  return dataset;
-}
 
 RunConfig config_for(const std::string& path) {
   RunConfig config;

@@ -89,6 +89,21 @@ INSTANTIATE_TEST_SUITE_P(
             })}),
     name_of_case);
 
+// An export of 31 kB to a disk of 16 kB.
+BadInputCase full_disk(const std::string& name, const std::string& file) {
+  BadInputCase bad = {
+      name,
+      {"export", "--checkpoint", "@/checkpoint", "--out", "@/disk/" + file},
+      1,
+      {"@/disk/" + file, "No space left"},
+      &with_checkpoint};
+  bad.disk = "size=16k";
+  bad.after = [](const Stage& stage) {
+    EXPECT_TRUE(fs::is_empty(stage / "disk.after"));
+  };
+  return bad;
+}
+
 // Weights of other programs, and exports.
 INSTANTIATE_TEST_SUITE_P(
     Weights, BadInput,
@@ -106,7 +121,23 @@ INSTANTIATE_TEST_SUITE_P(
             {"export", "--checkpoint", "@/checkpoint", "--out", "@/no/such/x.pt"},
             1,
             {"@/no/such/x.pt"},
-            &with_checkpoint}),
+            &with_checkpoint},
+        BadInputCase{
+            "ExportOfWeightsWithANetwork",
+            {"export", "--checkpoint", "@/checkpoint", "--out", "@/x.pt", "--model",
+             "@/net.pt2"},
+            2,
+            {"@/net.pt2", "only weights", "leave out --model"},
+            &with_checkpoint},
+        BadInputCase{
+            "ExportOfABuiltInModelWithANetwork",
+            {"export", "--checkpoint", "@/checkpoint", "--out", "@/x.pt2", "--model",
+             "@/net.pt2"},
+            2,
+            {"@/net.pt2", "simplenet", "leave out --model"},
+            &with_checkpoint},
+        full_disk("ExportOfWeightsToAFullDisk", "x.pt"),
+        full_disk("ExportOfANetworkToAFullDisk", "x.pt2")),
     name_of_case);
 
 }  // namespace tandem::checkpoint_test

@@ -5,9 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
-#include "tandem/base/rank_env.h"
+#include "tests/parity/python.h"
 #include "tests/program/program.h"
 
 namespace tandem::torchrun_test {
@@ -21,13 +19,6 @@ class Torchrun : public testing::Test {
       GTEST_SKIP() << "no torchrun of PyPI; scripts/setup --torchrun, then "
                       "scripts/test -R Torchrun";
     }
-  }
-
-  static std::string torchrun() {
-    const auto home = get_env("HOME").value_or("/nonexistent");
-    const auto cache = get_env("XDG_CACHE_HOME").value_or(home + "/.cache");
-    return get_env("TANDEM_TEST_TORCHRUN")
-        .value_or(cache + "/tandem/torchrun/bin/torchrun");
   }
 
   static CommandResult start(

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/function_schema.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tandem/graph/graph.h"
+
+namespace tandem {
+
+/// JSON of a file of torch.export.save. Objects keep the order of their entries.
+using Pt2Json = nlohmann::ordered_json;
+
+/// Symbol of the number of samples.
+constexpr const char* kPt2Symbol = "s0";
+
+// The following functions throw ConfigError if torch.export has no counterpart. `owner`
+// is the owner of the value in messages.
+
+/// Returns a size: SymInt in torch/_export/serde/schema.py.
+[[nodiscard]] Pt2Json pt2_size(const Size& size);
+
+/// Returns the description of a contiguous tensor: TensorMeta.
+[[nodiscard]] Pt2Json pt2_tensor(
+    at::ScalarType dtype, const std::vector<Size>& shape, bool requires_grad,
+    const std::string& owner);
+
+/// Returns a constant argument of an operator, as the schema's argument `wanted`:
+/// Argument.
+[[nodiscard]] Pt2Json pt2_constant(
+    const c10::IValue& value, const c10::Argument& wanted, const std::string& owner);
+
+}  // namespace tandem
