@@ -6,7 +6,9 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/torch_file.h"
+#include "tandem/graph/onnx.h"
 #include "tandem/graph/pt2_writer.h"
+#include "tandem/model/graph_model.h"
 #include "tandem/train/checkpoint_model.h"
 
 namespace tandem::app {
@@ -33,12 +35,26 @@ size_t export_safetensors(const ExportOptions& options) {
   return model.tensors.size();
 }
 
+size_t count_tensors(const Graph& graph) {
+  return parameters_of(graph).size() + buffers_of(graph).size();
+}
+
 size_t export_pt2(const ExportOptions& options) {
   const auto loaded =
       load_checkpoint_graph(options.checkpoint, options.network, options.weights);
   const Graph& graph = *loaded.model->graph();
   write_pt2(options.out, graph);
-  return parameters_of(graph).size() + buffers_of(graph).size();
+  return count_tensors(graph);
+}
+
+// In float32, since ONNX Runtime has no convolutions in float64.
+size_t export_onnx(const ExportOptions& options) {
+  const auto loaded =
+      load_checkpoint_graph(options.checkpoint, options.network, options.weights);
+  Graph graph = *loaded.model->graph();
+  convert(graph, at::kFloat);
+  replace_file(options.out, onnx_bytes(onnx_model(graph)));
+  return count_tensors(graph);
 }
 
 struct ExportFormat {
@@ -56,6 +72,8 @@ constexpr ExportFormat kFormats[] = {
     {".safetensors", "weights and facts about the model", &export_safetensors},
     {".pt2", "network and weights for Python's torch.export.load (2.9 or later)",
      &export_pt2, true},
+    {".onnx", "the network in evaluation mode, with its weights (opset 17)",
+     &export_onnx, true},
 };
 
 const ExportFormat& format_of(const std::string& out) {

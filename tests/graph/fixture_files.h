@@ -15,22 +15,27 @@ inline std::string fixtures_dir() {
   return source_dir() + "/tests/graph/fixtures/";
 }
 
-/// Returns the content of a file in tests/graph/fixtures, such as "net-2.6.0.pt2".
-inline std::string fixture(const std::string& name) {
+/// Returns the unpacked content of a gzip file.
+inline std::string unpacked(const std::string& path) {
   std::string bytes;
   std::string block(1 << 16, '\0');
-  gzFile file = gzopen((fixtures_dir() + name + ".gz").c_str(), "rb");
+  gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
-    throw std::runtime_error("no fixture " + name);
+    throw std::runtime_error("no file " + path);
   }
   int got = 0;
   while ((got = gzread(file, block.data(), static_cast<unsigned>(block.size()))) > 0) {
     bytes.append(block, 0, static_cast<size_t>(got));
   }
   if (gzclose(file) != Z_OK || got < 0) {
-    throw std::runtime_error("the fixture " + name + " is damaged");
+    throw std::runtime_error("the file " + path + " is damaged");
   }
   return bytes;
+}
+
+/// Returns the content of a file in tests/graph/fixtures, such as "net-2.6.0.pt2".
+inline std::string fixture(const std::string& name) {
+  return unpacked(fixtures_dir() + name + ".gz");
 }
 
 /// Unpacks a file in tests/graph/fixtures to the directory `to`. Returns the path of

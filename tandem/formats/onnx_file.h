@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tandem/core/arena.h"
+
+namespace tandem {
+
+/// An attribute of an ONNX operator.
+struct OnnxAttribute {
+  std::string name;
+  std::variant<int64_t, double, std::string, std::vector<int64_t>> value;
+};
+
+/// A call of an operator of ONNX's default domain.
+struct OnnxNode {
+  // Unique in the model.
+  std::string name;
+  // Operator, such as "Conv".
+  std::string type;
+  // Names of values; "" for an optional input that is missing.
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<OnnxAttribute> attributes;
+};
+
+/// Type of the input or of the output.
+struct OnnxValue {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  // Each dimension is a number or the name of an unknown number, such as "N".
+  std::vector<std::variant<int64_t, std::string>> shape;
+};
+
+/// A network as ONNX describes it: operators in order of execution. A name of a value
+/// belongs to the input, to an initializer or to one output of one node.
+struct OnnxModel {
+  OnnxValue input;
+  OnnxValue output;
+  std::vector<OnnxNode> nodes;
+  // Weights and constants, with any strides. Dtypes: those of onnx_dtype().
+  std::vector<NamedTensor> initializers;
+};
+
+/// Versions of the operators and of the file format (ONNX 1.12).
+constexpr int64_t kOnnxOpset = 17;
+constexpr int64_t kOnnxIrVersion = 8;
+
+/// Returns ONNX's number of a dtype; 0 if ONNX has no such dtype.
+[[nodiscard]] int64_t onnx_dtype(at::ScalarType dtype);
+
+/// Returns the bytes of an ONNX file (https://onnx.ai, onnx/onnx.proto): a message of
+/// Protocol Buffers.
+///
+/// Throws ConfigError if the file would be longer than 2 GiB, which is the limit of
+/// Protocol Buffers.
+[[nodiscard]] std::string onnx_bytes(const OnnxModel& model);
+
+}  // namespace tandem

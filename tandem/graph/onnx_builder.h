@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tandem/formats/onnx_file.h"
+#include "tandem/graph/graph.h"
+
+namespace tandem {
+
+/// Reason why ONNX cannot express a call, such as "with ceil_mode".
+struct OnnxObstacle {
+  std::string reason;
+};
+
+/// Names of ONNX values.
+using OnnxNames = std::vector<std::string>;
+
+/// Builds the ONNX model of a graph, node by node.
+class OnnxBuilder {
+ public:
+  explicit OnnxBuilder(const Graph& graph);
+
+  /// Begins a node of the graph. add() and constant() name ONNX nodes and values after
+  /// it.
+  void begin(const Node& node);
+
+  /// Returns the name of the value in ONNX. Adds the initializer of a parameter, buffer
+  /// or constant. Throws OnnxObstacle if an operator has changed the memory of the
+  /// value in place.
+  std::string name_of(ValueId id);
+
+  /// Adds a node with one output and returns the name of the output.
+  std::string add(
+      const std::string& type, OnnxNames inputs,
+      std::vector<OnnxAttribute> attributes = {});
+
+  /// Add an initializer and return its name: a tensor, a list of integers (int64), a
+  /// number without dimensions.
+  std::string constant(const at::Tensor& tensor);
+  std::string integers(const std::vector<int64_t>& values);
+  std::string number(double value, at::ScalarType dtype);
+
+  /// Returns the name of a list of sizes (int64). Sizes that depend on the number of
+  /// samples are computed from the input's shape.
+  std::string sizes(const std::vector<Size>& sizes);
+
+  /// Returns a value with another shape.
+  std::string reshape(const std::string& value, const std::vector<Size>& shape);
+
+  /// Ends a node of the graph: its first outputs are these ONNX values, which get the
+  /// names of the graph's values. `same_memory`: the outputs are views of the first argument.
+  void end(const Node& node, const OnnxNames& outputs, bool same_memory);
+
+  /// Ends a node whose outputs no later node can use.
+  void end_without_counterpart(const Node& node);
+
+  /// Returns the model. Throws OnnxObstacle like name_of().
+  OnnxModel take();
+
+ private:
+  std::string unique(const std::string& name);
+  void add_tensor(const std::string& name, const at::Tensor& tensor);
+  std::string samples();
+  std::string renamed(const Node& node, size_t index, const std::string& value);
+  void overwrite(const Node& node, ValueId written);
+
+  const Graph& graph_;
+  OnnxModel model_;
+  // Prefix of names.
+  std::string prefix_;
+  // First ONNX node of the current node of the graph.
+  size_t first_ = 0;
+  std::set<std::string> taken_;
+  // ONNX name of each value of the graph; "" if it has none yet.
+  OnnxNames names_;
+  // Values with the same number share memory.
+  std::vector<ValueId> memory_;
+  // Node that has changed the memory of a value in place; null: none.
+  std::vector<const Node*> changed_by_;
+  // Names of state_dict(), reserved for parameters and buffers.
+  std::map<ValueId, std::string> state_names_;
+  std::string samples_;
+};
+
+}  // namespace tandem

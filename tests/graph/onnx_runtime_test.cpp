@@ -1,0 +1,359 @@
+// ONNX files against ONNX Runtime, which `scripts/setup --torchrun` installs.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tandem/config/options/model_options.h"
+#include "tandem/graph/interpreter.h"
+#include "tandem/graph/onnx.h"
+#include "tandem/graph/pt2.h"
+#include "tandem/model/graph_model.h"
+#include "tandem/model/model.h"
+#include "tests/graph/fixtures.h"
+#include "tests/graph/graphs.h"
+#include "tests/parity/onnx_python.h"
+
+namespace tandem::onnx_runtime_test {
+
+constexpr int64_t kSamples = 1000;
+
+ForwardContext evaluation() {
+  ForwardContext context;
+  context.training = false;
+  return context;
+}
+
+void write_floats(const std::string& path, const at::Tensor& tensor) {
+  const auto values = tensor.to(at::kFloat).contiguous();
+  replace_file(
+      path, std::string(static_cast<const char*>(values.data_ptr()), values.nbytes()));
+}
+
+// Networks, their inputs and their outputs in a directory, for onnx_check.py.
+class OnnxRuntime : public testing::Test {
+ protected:
+  void SetUp() override {
+    TANDEM_NEEDS_ONNX_RUNTIME();
+  }
+
+  void add(const std::string& name, Graph graph, int64_t samples = kSamples) {
+    const at::NoGradGuard no_gradients;
+    convert(graph, at::kFloat);
+    std::vector<int64_t> shape;
+    for (const auto& size : graph.value(graph.input).shape) {
+      shape.push_back(size.at(samples));
+    }
+    const auto input =
+        at::randn(shape, at::detail::createCPUGenerator(7), at::TensorOptions());
+    write_floats(scratch_ / name + ".input", input);
+    write_floats(
+        scratch_ / name + ".output", Interpreter(graph, {}).run(input, evaluation()));
+    replace_file(scratch_ / name + ".onnx", onnx_bytes(onnx_model(graph)));
+  }
+
+  void check() const {
+    const auto result =
+        run_onnx_python({source_dir() + "/tests/graph/onnx_check.py", scratch_.path()});
+    EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+    std::cout << result.output;
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(OnnxRuntime, ComputesNetworksOfPyTorch) {
+  auto names = kNetworks;
+  names.emplace_back("net");
+  for (const auto& name : names) {
+    const Scratch scratch;
+    add(name, read_pt2(unpack_fixture(scratch, name + "-2.15.0.pt2")));
+  }
+  check();
+}
+
+TEST_F(OnnxRuntime, ComputesBuiltInModels) {
+  for (const auto& choice : choices<ModelKind>()) {
+    if (is_built_in(choice.value)) {
+      ModelOptions options;
+      options.seed = 3;
+      add(choice.name, *make_model(choice.value, options)->graph());
+    }
+  }
+  check();
+}
+
+// --- single operators
+
+struct Call {
+  std::string target;
+  std::string overload;
+  // Shape of a sample.
+  std::vector<int64_t> sample;
+  // Arguments after the input.
+  std::vector<Argument> arguments;
+};
+
+Argument ints(std::vector<int64_t> values) {
+  return Argument::of(c10::IValue(std::move(values)));
+}
+Argument number(double value) {
+  return Argument::of(value);
+}
+Argument integer(int64_t value) {
+  return Argument::of(value);
+}
+Argument flag(bool value) {
+  return Argument::of(value);
+}
+// The input of the network, for operators that read it more than once.
+const Argument kInput = Argument::of_value(0);
+const Argument kNone = Argument::of(c10::IValue());
+constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+
+// Returns the shape of an output, found by running the graph with two batch sizes.
+std::vector<Size> shape_of_output(const Graph& graph) {
+  const auto run = [&](int64_t samples) {
+    std::vector<int64_t> shape;
+    for (const auto& size : graph.value(graph.input).shape) {
+      shape.push_back(size.at(samples));
+    }
+    return Interpreter(graph, {}).run(at::randn(shape), evaluation()).sizes().vec();
+  };
+  const auto two = run(2);
+  const auto three = run(3);
+  std::vector<Size> shape;
+  for (size_t i = 0; i < two.size(); ++i) {
+    const int64_t step = three[i] - two[i];
+    shape.push_back({two[i] - 2 * step, step});
+  }
+  return shape;
+}
+
+Graph graph_of(const Call& call) {
+  GraphBuilder builder(call.sample);
+  Graph& graph = builder.graph();
+  graph.values[0].dtype = at::kFloat;
+  std::vector<Argument> arguments = {Argument::of_value(graph.input)};
+  for (const auto& argument : call.arguments) {
+    if (argument.constant.isTensor()) {
+      const auto tensor = argument.constant.toTensor();
+      const std::string name = "p" + std::to_string(arguments.size());
+      arguments.push_back(Argument::of_value(builder.state(
+          name, tensor.is_floating_point() ? tensor.to(at::kFloat) : tensor)));
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  // Operators on a list of tensors, such as cat.
+  if (call.target == "aten::cat" || call.target == "aten::stack") {
+    arguments[0] = Argument::of_list({arguments[0], arguments[0]});
+  }
+  graph.output = add_value(graph, {ValueKind::output, "y", at::kFloat, {}});
+  add_node(graph, call.target, call.overload, arguments, {graph.output});
+  verify(graph);
+  graph.values[static_cast<size_t>(graph.output)].shape = shape_of_output(graph);
+  return graph;
+}
+
+Argument weights(const std::vector<int64_t>& shape) {
+  return Argument::of(waves(shape));
+}
+
+std::vector<Call> calls() {
+  const std::vector<int64_t> image = {4, 6, 9};
+  std::vector<Call> all = {
+      {"aten::conv1d",
+       "",
+       {4, 9},
+       {weights({6, 2, 3}), kNone, ints({2}), ints({1}), ints({1}), integer(2)}},
+      {"aten::conv2d",
+       "",
+       image,
+       {weights({6, 4, 3, 2}), weights({6}), ints({1, 2}), ints({1}), ints({2, 1})}},
+      {"aten::conv2d",
+       "padding",
+       image,
+       {weights({6, 4, 4, 3}), weights({6}), ints({1}), Argument::of("same")}},
+      {"aten::conv_transpose2d",
+       "input",
+       image,
+       {weights({4, 3, 3, 2}), weights({6}), ints({2, 3}), ints({1, 0}), ints({1, 2}),
+        integer(2), ints({1, 2})}},
+      {"aten::linear", "", {3, 5}, {weights({2, 5}), weights({2})}},
+      {"aten::linear", "", {5}, {weights({2, 5})}},
+      {"aten::matmul", "", {3, 5}, {weights({5, 2})}},
+      {"aten::batch_norm",
+       "",
+       image,
+       {kNone, kNone, weights({4}), Argument::of(waves({4}).abs().add(1)), flag(true),
+        number(0.1), number(1e-3), flag(false)}},
+      {"aten::layer_norm", "", image, {ints({6, 9}), kNone, kNone, number(1e-4)}},
+      {"aten::layer_norm", "", image, {ints({9}), weights({9}), weights({9})}},
+      {"aten::group_norm", "", image, {integer(2), weights({4}), weights({4})}},
+      {"aten::group_norm", "", {8}, {integer(2)}},
+      {"aten::max_pool1d", "", {4, 9}, {ints({3})}},
+      {"aten::max_pool2d",
+       "",
+       image,
+       {ints({3, 2}), ints({2}), ints({1}), ints({1}), flag(true)}},
+      {"aten::max_pool2d", "", image, {ints({2}), ints({1}), ints({0}), ints({2, 3})}},
+      {"aten::avg_pool2d", "", image, {ints({3}), ints({2}), ints({1})}},
+      {"aten::avg_pool2d",
+       "",
+       image,
+       {ints({3}), ints({2}), ints({1}), flag(false), flag(false)}},
+      {"aten::adaptive_avg_pool2d", "", image, {ints({2, 3})}},
+      {"aten::adaptive_avg_pool1d", "", {4, 9}, {ints({1})}},
+      {"aten::scaled_dot_product_attention",
+       "",
+       {2, 5, 4},
+       {kInput, kInput, kNone, number(0.5), flag(true)}},
+      {"aten::scaled_dot_product_attention",
+       "",
+       {2, 5, 4},
+       {kInput, kInput, weights({5, 5})}},
+      {"aten::scaled_dot_product_attention",
+       "",
+       {2, 5, 4},
+       {kInput, kInput, Argument::of(waves({5, 5}).lt(0.5))}},
+      {"aten::relu6", "", {5}, {}},
+      {"aten::leaky_relu", "", {5}, {number(0.2)}},
+      {"aten::prelu", "", image, {weights({4})}},
+      {"aten::prelu", "", image, {weights({1})}},
+      {"aten::elu", "", {5}, {number(0.7)}},
+      {"aten::celu", "", {5}, {number(0.7)}},
+      {"aten::selu", "", {5}, {}},
+      {"aten::gelu", "", {5}, {}},
+      {"aten::gelu", "", {5}, {Argument::of("tanh")}},
+      {"aten::mish", "", {5}, {}},
+      {"aten::softplus", "", {5}, {}},
+      {"aten::log_sigmoid", "", {5}, {}},
+      {"aten::hardsigmoid", "", {5}, {}},
+      {"aten::clamp", "", {5}, {kNone, number(0.3)}},
+      {"aten::clamp", "", {5}, {number(-0.3)}},
+      {"aten::softmax", "int", image, {integer(-2)}},
+      {"aten::log_softmax", "int", image, {integer(1)}},
+      {"aten::add", "Tensor", image, {weights({4, 1, 9}), number(0.5)}},
+      {"aten::add", "Scalar", {5}, {integer(3), integer(2)}},
+      {"aten::sub", "Tensor", image, {weights({9}), integer(2)}},
+      {"aten::rsub", "Scalar", {5}, {number(1), number(0.5)}},
+      {"aten::div", "Tensor", {5}, {Argument::of(waves({5}).add(2))}},
+      {"aten::div", "Scalar", {5}, {integer(3)}},
+      {"aten::pow", "Tensor_Scalar", {5}, {integer(2)}},
+      {"aten::maximum", "", {5}, {weights({5})}},
+      {"aten::minimum", "", {5}, {weights({5})}},
+      {"aten::square", "", {5}, {}},
+      {"aten::mean", "dim", image, {ints({-1, 2}), flag(true)}},
+      {"aten::sum", "dim_IntList", image, {ints({1, 3})}},
+      {"aten::flatten", "using_ints", image, {integer(1), integer(2)}},
+      {"aten::view",
+       "",
+       {4, 6},
+       {Argument::of_list({Argument::of_size({0, 2}), integer(2), integer(6)})}},
+      {"aten::squeeze", "dim", {1, 5}, {integer(1)}},
+      {"aten::unsqueeze", "", {5}, {integer(-1)}},
+      {"aten::permute", "", image, {ints({0, 3, 1, -2})}},
+      {"aten::expand",
+       "",
+       {1, 5},
+       {Argument::of_list({Argument::of_size({0, 1}), integer(3), integer(-1)})}},
+      {"aten::cat", "", {4, 6}, {integer(-1)}},
+      {"aten::stack", "", {4, 6}, {integer(-1)}},
+      {"aten::select", "int", image, {integer(-1), integer(-2)}},
+      {"aten::slice",
+       "Tensor",
+       image,
+       {integer(3), integer(-7), integer(kLast), integer(2)}},
+      {"aten::narrow", "", image, {integer(1), integer(-3), integer(2)}},
+      {"aten::pad",
+       "",
+       image,
+       {ints({1, 2, 0, 3}), Argument::of("constant"), number(0.5)}},
+      {"aten::pad", "", image, {ints({1, 2, 0, 3}), Argument::of("replicate")}},
+      {"aten::constant_pad_nd", "", image, {ints({2, -1}), number(0.5)}},
+  };
+  for (const char* name :
+       {"relu", "silu", "sigmoid", "tanh", "hardtanh", "hardswish", "neg", "abs", "exp",
+        "sin", "cos", "erf", "contiguous", "clone", "detach"}) {
+    all.push_back({std::string("aten::") + name, "", {5}, {}});
+  }
+  return all;
+}
+
+TEST_F(OnnxRuntime, ComputesEachOperator) {
+  int index = 0;
+  for (const auto& call : calls()) {
+    SCOPED_TRACE(call.target);
+    const std::string name = call.target.substr(6);
+    add(std::to_string(100 + index++) + "-" + name, graph_of(call), 3);
+  }
+  check();
+}
+
+// Returns the difference of the third part of the input and the first part.
+Graph difference_of_parts(
+    const std::string& target, const std::string& overload, const Argument& parts,
+    const std::vector<int64_t>& shape) {
+  GraphBuilder builder({4, 6});
+  const std::vector<ValueId> outputs = {
+      builder.output("p0", batch_shape(shape)), -1,
+      builder.output("p2", batch_shape(shape))};
+  std::vector<Argument> arguments = {Argument::of_value(builder.input()), parts};
+  if (target != "aten::unbind") {
+    arguments.push_back(integer(-1));
+  }
+  add_node(builder.graph(), target, overload, arguments, outputs);
+  builder.call(
+      "aten::sub", "Tensor",
+      {Argument::of_value(outputs[2]), Argument::of_value(outputs[0])}, shape);
+  verify(builder.graph());
+  return builder.graph();
+}
+
+TEST_F(OnnxRuntime, ComputesParts) {
+  add("chunk", difference_of_parts("aten::chunk", "", integer(3), {4, 2}), 3);
+  add("split", difference_of_parts("aten::split", "Tensor", integer(2), {4, 2}), 3);
+  add("split_with_sizes",
+      difference_of_parts("aten::split_with_sizes", "", ints({1, 4, 1}), {4, 1}), 3);
+  add("unbind", difference_of_parts("aten::unbind", "int", integer(1), {6}), 3);
+  check();
+}
+
+// Multiplies by 2 * N + 1, and divides by it.
+TEST_F(OnnxRuntime, ComputesNumbersOfSamples) {
+  GraphBuilder builder({5});
+  const Argument number = Argument::of_size({1, 2});
+  auto x = builder.input();
+  for (const char* target : {"aten::mul", "aten::div"}) {
+    x = builder.call(target, "Scalar", {Argument::of_value(x), number}, {5});
+  }
+  verify(builder.graph());
+  add("numbers", builder.graph(), 3);
+  check();
+}
+
+// Embeds the absolute values of the input, as integers up to 3.
+TEST_F(OnnxRuntime, ComputesEmbeddings) {
+  GraphBuilder builder({4});
+  auto x = builder.input();
+  x = builder.call("aten::abs", "", {Argument::of_value(x)}, {4});
+  x = builder.call("aten::clamp", "", {Argument::of_value(x), kNone, integer(3)}, {4});
+  x = builder.call(
+      "aten::to", "dtype",
+      {Argument::of_value(x), integer(static_cast<int64_t>(at::kLong))}, {4});
+  builder.graph().values[static_cast<size_t>(x)].dtype = at::kLong;
+  const auto weight = builder.state("table", waves({4, 5}));
+  builder.call(
+      "aten::embedding", "", {Argument::of_value(weight), Argument::of_value(x)},
+      {4, 5});
+  verify(builder.graph());
+  add("embedding", builder.graph());
+  check();
+}
+
+}  // namespace tandem::onnx_runtime_test

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/files.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+
+/// Returns a Python with the packages onnx and onnxruntime: that of `scripts/setup
+/// --torchrun`, or of $TANDEM_TEST_ONNX_PYTHON. Debian has no onnxruntime.
+inline std::string onnx_python() {
+  return get_env("TANDEM_TEST_ONNX_PYTHON").value_or(newest_python());
+}
+
+/// Runs this Python on one thread.
+inline CommandResult run_onnx_python(const std::vector<std::string>& arguments) {
+  return run_python(arguments, onnx_python());
+}
+
+/// Looks for the packages without an import. A broken installation should fail a test.
+inline bool python_has_onnx_runtime() {
+  return file_exists(onnx_python()) &&
+         run_onnx_python({"-c",
+                          "import importlib.util as u, sys; "
+                          "sys.exit(not all(map(u.find_spec, "
+                          "['numpy', 'onnx', 'onnxruntime'])))"})
+             .status.ok();
+}
+
+}  // namespace tandem
+
+/// Skips the test without ONNX Runtime.
+#define TANDEM_NEEDS_ONNX_RUNTIME()                                             \
+  do {                                                                          \
+    if (!::tandem::python_has_onnx_runtime()) {                                 \
+      GTEST_SKIP() << "no onnxruntime of PyPI; scripts/setup --torchrun, then " \
+                      "scripts/test -R Onnx";                                   \
+    }                                                                           \
+  } while (false)

@@ -1,0 +1,91 @@
+// Networks that a user trains, exports to ONNX, and runs with ONNX Runtime.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/graph/fixture_files.h"
+#include "tests/parity/onnx_python.h"
+#include "tests/program/program.h"
+
+namespace tandem::export_onnx_test {
+
+using testing::HasSubstr;
+
+class OnnxExport : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto made = tandem_run(
+        {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
+    ASSERT_TRUE(made.status.ok()) << made.errors;
+  }
+
+  // Trains a network on three ranks.
+  void train(const std::string& model) const {
+    const auto trained = tandem_run(
+        {"train", "--data", data_, "--model", model, "--nproc", "3", "--out", run_});
+    ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  }
+
+  CommandResult export_run() const {
+    return tandem_run({"export", "--checkpoint", run_, "--out", file_});
+  }
+
+  // Returns the line "Average loss: 0.1234, Accuracy: 480/500".
+  std::string evaluation() const {
+    const auto result = tandem_run({"eval", "--checkpoint", run_});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const size_t begin = result.output.rfind("Average loss");
+    return result.output.substr(begin, result.output.find(" (", begin) - begin);
+  }
+
+  // Writes the network of docs/guide/networks.md, with batch norm, dropout and a skip
+  // connection.
+  std::string network() const {
+    replace_file(
+        scratch_ / "network.pt2",
+        unpacked(source_dir() + "/tests/docs/network.pt2.gz"));
+    return scratch_ / "network.pt2";
+  }
+
+  const Scratch scratch_;
+  const std::string data_ = scratch_ / "digits";
+  const std::string run_ = scratch_ / "run";
+  const std::string file_ = scratch_ / "net.onnx";
+};
+
+TEST_F(OnnxExport, OnnxRuntimeHasTheAccuracyOfEval) {
+  TANDEM_NEEDS_ONNX_RUNTIME();
+  for (const auto& model : {std::string("net"), network()}) {
+    SCOPED_TRACE(model);
+    remove_all(run_);
+    train(model);
+    const auto exported = export_run();
+    ASSERT_TRUE(exported.status.ok()) << exported.errors;
+    const auto theirs = run_onnx_python(
+        {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_});
+    ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+    const auto ours = evaluation() + "\n";
+    EXPECT_EQ(theirs.output, ours + ours);
+  }
+}
+
+TEST_F(OnnxExport, OperatorsWithoutCounterpartLeaveTheOldFile) {
+  std::string bytes = read_file(network());
+  const std::string relu = "torch.ops.aten.relu.default";
+  for (size_t at = bytes.find(relu); at != std::string::npos; at = bytes.find(relu)) {
+    bytes.replace(at, relu.size(), "torch.ops.aten.sinh.default");
+  }
+  replace_file(scratch_ / "network.pt2", bytes);
+  train(scratch_ / "network.pt2");
+  replace_file(file_, std::string("old"));
+  const auto exported = export_run();
+  EXPECT_EQ(exported.status.code, 2);
+  EXPECT_THAT(
+      exported.errors,
+      HasSubstr("[export] ONNX has no counterpart of aten::sinh in relu (network.py:"));
+  EXPECT_THAT(exported.errors, HasSubstr(" and 1 more"));
+  EXPECT_EQ(std::count(exported.errors.begin(), exported.errors.end(), '\n'), 1);
+  EXPECT_EQ(read_file(file_), "old");
+}
+
+}  // namespace tandem::export_onnx_test
