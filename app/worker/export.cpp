@@ -2,6 +2,7 @@
 
 #include "app/command_line.h"
 #include "app/setting_flag.h"
+#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/formats/safetensors.h"
