@@ -6,17 +6,25 @@
 #include <tandem/tandem.h>
 
 #include <cstdio>
+#include <exception>
 #include <fstream>
+#include <string>
+#include <vector>
 
-int main(int, char** argv) {
-  const auto network = tandem::load_model(argv[1]);
+int main(int argc, char** argv) try {
+  const std::vector<std::string> arguments(argv, argv + argc);
+  const auto network = tandem::load_model(arguments.at(1));
   const auto& size = network.image_shape();
   const auto image = at::empty({1, 1, size.height, size.width}, at::kByte);
-  std::ifstream file(argv[2], std::ios::binary);
+  std::ifstream file(arguments.at(2), std::ios::binary);
   file.exceptions(std::ios::failbit);
   file.seekg(-image.numel(), std::ios::end);  // a PGM file ends with its pixels
   file.read(static_cast<char*>(image.data_ptr()), image.numel());
   const auto [probability, best] = network(network.preprocess(image)).softmax(1).max(1);
-  const auto& name = network.class_names().at(best.item<int64_t>());
-  std::printf("%s, probability %.8f\n", name.c_str(), probability.item<double>());
+  std::printf(
+      "%s, probability %.8f\n", network.class_names().at(best.item<int64_t>()).c_str(),
+      probability.item<double>());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "predict: %s\n", error.what());
+  return 1;
 }

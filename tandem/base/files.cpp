@@ -24,11 +24,6 @@ namespace {
 // completed.
 constexpr const char* kTemporary = ".tmp-";
 
-std::string parent_of(const std::string& path) {
-  const auto parent = fs::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 std::string advice(int reason) {
   switch (reason) {
     case ENOSPC:
@@ -69,7 +64,37 @@ std::pair<std::string, int> open_temporary(const std::string& path) {
   fail_on_file("write", path);
 }
 
+// Returns whether a path names a device, pipe or socket, also through a link such as
+// /dev/stdout, which a renamed file would replace.
+bool is_stream(const std::string& path) {
+  std::error_code ignored;
+  const auto kind = fs::status(path, ignored).type();
+  const bool is_link = fs::is_symlink(fs::symlink_status(path, ignored));
+  return (is_link && parent_of(path) == "/dev" && fs::exists(path, ignored)) ||
+         kind == fs::file_type::character || kind == fs::file_type::block ||
+         kind == fs::file_type::fifo || kind == fs::file_type::socket;
+}
+
+void write_stream(const std::string& path, const std::function<void(int fd)>& write) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) {
+    fail_on_file("write", path);
+  }
+  try {
+    write(fd);
+  } catch (...) {
+    close(fd);
+    throw;
+  }
+  close(fd);
+}
+
 }  // namespace
+
+std::string parent_of(const std::string& path) {
+  const auto parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
 
 void fail_on_file(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
@@ -117,6 +142,10 @@ void write_all(int fd, const void* data, size_t size, const std::string& path) {
 }
 
 void replace_file(const std::string& path, const std::function<void(int fd)>& write) {
+  if (is_stream(path)) {
+    write_stream(path, write);
+    return;
+  }
   const auto [temporary, fd] = open_temporary(path);
   try {
     write(fd);

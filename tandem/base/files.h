@@ -16,10 +16,16 @@ namespace tandem {
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
+/// Returns the directory of a path; "." for a name without a directory.
+std::string parent_of(const std::string& path);
+
 /// Replaces a file atomically. `write` gets a descriptor of a new file in the same
 /// directory. The new file is then flushed to disk and renamed to `path`, so readers
 /// see either the old or the new file, never a part. The user's umask determines the
 /// mode of the new file.
+///
+/// If `path` names a device, pipe or socket, such as /dev/stdout, `write` gets its
+/// descriptor instead.
 ///
 /// Throws DataError on failure. If writing fails, the old file stays and the new file
 /// is removed. If only the rename cannot be flushed to disk, the new file is in place.

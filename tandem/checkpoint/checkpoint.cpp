@@ -257,7 +257,7 @@ at::Tensor average_of(
 // Returns the model in `path`, a checkpoint's model.safetensors, with the averages in
 // the training state next to it.
 SafetensorsFile averaged_model(const std::string& path) {
-  const auto directory = std::filesystem::path(path).parent_path().string();
+  const auto directory = parent_of(path);
   const auto training_path = file_in(directory, kTrainingFile);
   const auto training = file_exists(training_path) ? read_file(training_path) : "";
   if (training.empty()) {

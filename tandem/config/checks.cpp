@@ -82,7 +82,8 @@ void check_loss(const ModelSettings& model) {
 
 void check_patterns(const RunConfig& config) {
   const auto skipped = parse_patterns("init_skip", config.model.init_skip);
-  if (!skipped.empty() && config.model.init.empty()) {
+  const bool starts = config.output.resume.empty();
+  if (starts && !skipped.empty() && config.model.init.empty()) {
     throw ConfigError(fmt::format(
         "[config] init_skip is '{}', but init is empty; name the initial weights with "
         "--init, or leave out --init-skip",

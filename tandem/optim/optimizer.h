@@ -41,8 +41,9 @@ class Optimizer {
   virtual void update(const ArenaRange& range, const StepScalars& step) = 0;
 
   /// Returns the state arenas, which the optimizer owns. They have PyTorch's names
-  /// ("exp_avg", ...) and the layout of the parameters, without memory for segments
-  /// that are not trainable. Empty if the optimizer has no state.
+  /// ("exp_avg", ...) and the layout of the parameters. Only moving averages
+  /// (optim/ema.h) have memory for segments that are not trainable. Empty if the
+  /// optimizer has no state.
   virtual std::vector<Arena*> state() = 0;
 
   /// Returns the base learning rate: options.lr, or the optimizer's default if unset.

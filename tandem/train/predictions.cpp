@@ -120,8 +120,9 @@ int64_t write_predictions(
     options.after_batch = [&](const EvaluatedBatch& evaluated) {
       const std::string& text = rows.of(evaluated);
       write_all(fd, text.data(), text.size(), path);
+      count += evaluated.batch.count();
     };
-    count = evaluate_checkpoint(checkpoint, options, std::move(model)).count;
+    static_cast<void>(evaluate_checkpoint(checkpoint, options, std::move(model)));
   });
   return count;
 }

@@ -71,9 +71,9 @@ at::Tensor Predictor::preprocess(const at::Tensor& images) const {
              : at::constant_pad_nd(inputs, {pad_, pad_, pad_, pad_}, normalise_(0));
 }
 
-Predictor load_model(const std::string& path, std::unique_ptr<Model> model) {
-  CheckpointModel loaded =
-      load_checkpoint_model(path, "", CheckpointWeights::own, std::move(model));
+Predictor load_model(
+    const std::string& path, std::unique_ptr<Model> model, CheckpointWeights weights) {
+  CheckpointModel loaded = load_checkpoint_model(path, "", weights, std::move(model));
   const LoaderOptions loading = loader_options(loaded.config);
   Predictor predictor(
       std::move(loaded.model), loaded.image, loading.pad,

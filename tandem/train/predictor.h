@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/normalise.h"
 #include "tandem/model/model.h"
 
@@ -50,7 +51,8 @@ class Predictor {
   }
 
  private:
-  friend Predictor load_model(const std::string&, std::unique_ptr<Model>);
+  friend Predictor load_model(
+      const std::string&, std::unique_ptr<Model>, CheckpointWeights);
   Predictor(
       std::unique_ptr<Model> model, const InputShape& image, int64_t pad,
       const Normaliser& normalise, std::vector<std::string> class_names);
@@ -66,8 +68,9 @@ class Predictor {
 /// Loads the network of a checkpoint for predictions. `path` is the directory of a run
 /// (its newest checkpoint) or of a checkpoint, or the path of its model.safetensors.
 ///
-/// If the run trained your own module, pass the same module as `model`; its parameters
-/// and buffers get the values of the checkpoint. A network file is read from the run's
+/// `weights` selects the model's weights or their moving averages (`--ema-decay`). If
+/// the run trained your own module, pass the same module as `model`; its parameters and
+/// buffers get the values of the checkpoint. A network file is read from the run's
 /// directory (checkpoint/network_file.h).
 ///
 /// Computes the outputs of one sample, because the first evaluation may change the mode
@@ -75,6 +78,7 @@ class Predictor {
 /// a checkpoint or a file is damaged or missing. Throws ConfigError if the checkpoint
 /// belongs to another model.
 [[nodiscard]] Predictor load_model(
-    const std::string& path, std::unique_ptr<Model> model = nullptr);
+    const std::string& path, std::unique_ptr<Model> model = nullptr,
+    CheckpointWeights weights = CheckpointWeights::own);
 
 }  // namespace tandem

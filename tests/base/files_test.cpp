@@ -81,6 +81,22 @@ TEST(ReplaceFile, ReplacesTheWholeFile) {
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
 }
 
+// A rename would replace the device, if the user may write to its directory.
+TEST(ReplaceFile, WritesIntoAPipe) {
+  const Scratch directory;
+  const std::string pipe = directory / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  replace_file(pipe, "text");
+  char bytes[8];
+  EXPECT_EQ(read(reader, bytes, sizeof bytes), 4);
+  close(reader);
+  struct stat found {};
+  ASSERT_EQ(stat(pipe.c_str(), &found), 0);
+  EXPECT_TRUE(S_ISFIFO(found.st_mode));
+  EXPECT_THAT(list_directory(directory.path()), ElementsAre("pipe"));
+}
+
 TEST(ReplaceFile, ObeysTheUmask) {
   const Scratch directory;
   for (const mode_t mask : {022, 027, 077, 002}) {

@@ -177,7 +177,7 @@ TEST(Pt2, BuffersOutsideOfTheStateDictAreConstants) {
         [](const Value& value) { return value.kind == ValueKind::constant; });
     ASSERT_NE(constant, graph.values.end()) << version;
     EXPECT_EQ(constant->name, "b_wave");
-    EXPECT_EQ(constant->state_name, "");
+    EXPECT_EQ(constant->state_name, "wave");
     EXPECT_EQ(constant->tensor.sizes().vec(), (std::vector<int64_t>{1, 16, 8}));
     EXPECT_TRUE(buffers_of(graph).empty());
   }

@@ -127,7 +127,7 @@ TEST_F(Predictions, OfImagesWithoutLabelsHaveNoLabels) {
   CheckpointEvaluation options;
   options.data = images;
   options.batch_size = 10;
-  (void)write_predictions(out_, run_, options);
+  EXPECT_EQ(write_predictions(out_, run_, options), kSamples);
   EXPECT_EQ(split(read_file(out_), '\n'), rows);
   for (size_t i = 1; i < rows.size(); ++i) {
     auto fields = split(labelled[i], ',');

@@ -41,17 +41,21 @@ void check_usable() {
   }
 }
 
-// Returns whether all ranks of `comm` are on one host.
-bool share_a_host(MPI_Comm comm, int size) {
+// Sets the rank's position among the ranks of its host.
+void find_local_rank(MPI_Comm comm, RankEnv& env) {
   MPI_Comm local = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
-  int local_size = 0;
-  check_mpi(MPI_Comm_size(local, &local_size));
+  check_mpi(MPI_Comm_rank(local, &env.local_rank));
+  check_mpi(MPI_Comm_size(local, &env.local_world_size));
   check_mpi(MPI_Comm_free(&local));
-  // Ranks of other hosts can have another number of ranks on their host.
+}
+
+// Returns whether all ranks of `comm` are on one host.
+bool share_a_host(MPI_Comm comm, const RankEnv& env) {
+  // Hosts can have different numbers of ranks.
   int smallest = 0;
-  check_mpi(MPI_Allreduce(&local_size, &smallest, 1, MPI_INT, MPI_MIN, comm));
-  return smallest == size;
+  check_mpi(MPI_Allreduce(&env.local_world_size, &smallest, 1, MPI_INT, MPI_MIN, comm));
+  return smallest == env.world_size;
 }
 
 // Returns the text of rank 0 on all ranks.
@@ -69,7 +73,8 @@ JoinedRun join_by_shm(MPI_Comm comm, RankEnv env, CommOptions options) {
   if (env.rank == 0) {
     try {
       point = std::make_unique<MeetingPoint>();
-    } catch (const Error&) {
+    } catch (...) {
+      // The other ranks wait for the address.
       failure = std::current_exception();
     }
   }
@@ -95,8 +100,7 @@ JoinedRun join_run(MPI_Comm comm, const CommOptions& options) {
   RankEnv env;
   check_mpi(MPI_Comm_rank(comm, &env.rank));
   check_mpi(MPI_Comm_size(comm, &env.world_size));
-  env.local_rank = env.rank;
-  env.local_world_size = env.world_size;
+  find_local_rank(comm, env);
   env.source = "mpi";
   switch (options.backend) {
     case BackendKind::automatic:
@@ -108,7 +112,7 @@ JoinedRun join_run(MPI_Comm comm, const CommOptions& options) {
           std::string("[comm] backend is ") + name_of(options.backend) +
           ", expected auto, shm or mpi for an MPI communicator; change it");
   }
-  const bool one_host = share_a_host(comm, env.world_size);
+  const bool one_host = share_a_host(comm, env);
   if (options.backend == BackendKind::shm && !one_host) {
     throw ConfigError(
         "[comm] backend shm needs all ranks on one host, but the ranks of the MPI "

@@ -146,8 +146,7 @@ struct ModelSettings {
         .add(
             "init_skip", &O::init_skip,
             "tensors that are not loaded from `init`: comma-separated patterns, such "
-            "as "
-            "'fc.*'")
+            "as 'fc.*'")
         .kept(ResumeRule::value_or_empty);
     // A checkpoint has no optimizer state of frozen parameters, so a resumed run cannot
     // begin to train them.

@@ -154,7 +154,7 @@ class Server : public ParameterServerRank {
     if (has_gradients(worker)) {
       sums += StepSums(worker.push.message.tensors[0]);
       take_gradients(worker, true);
-      update(context, updates_before_ + pushes_ + 1);
+      update(context, updates_before_ + ++updates_);
       note_staleness(worker, context.trace);
     }
     ++pushes_;
@@ -228,7 +228,9 @@ class Server : public ParameterServerRank {
   StepContext context_;
   // Numbers of steps and pushes in this process, and of updates before it started.
   int64_t steps_ = 0;
+  // Numbers of messages from workers, and of messages that had gradients.
   int64_t pushes_ = 0;
+  int64_t updates_ = 0;
   int64_t updates_before_ = 0;
   std::map<int64_t, int64_t> updates_by_staleness_;
   // Number of workers that make no more steps. Other workers do not wait for them.

@@ -113,9 +113,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadInputCase{"ExportWithoutOut", {"export", "--checkpoint", "x"}, 2, {"--out"}},
         BadInputCase{
             "ExportOfUnknownKind",
-            {"export", "--checkpoint", "@/checkpoint", "--out", "@/x.onnx"},
+            {"export", "--checkpoint", "@/checkpoint", "--out", "@/x.xyz"},
             2,
-            {"@/x.onnx", ".pt"}},
+            {"@/x.xyz", ".pt"}},
         BadInputCase{
             "ExportOfMissingAverages",
             {"export", "--checkpoint", "@/checkpoint", "--ema", "--out", "@/x.pt"},
