@@ -76,10 +76,11 @@ def _has_text(element):
 
 
 def _needs_summary(member):
-    """False for constructors, since their class has a summary, and for defaulted functions."""
+    """False for constructors, since their class has a summary, for overrides, since the
+    base class describes them, and for defaulted functions."""
     return (member.get("kind") == "function" and member.get("prot") == "public"
             and not re.search(r"(\w+)::~?\1$", member.findtext("definition"))
-            and not re.search(r"=\s*(default|delete)$", member.findtext("argsstring")))
+            and not re.search(r"(=\s*(default|delete)|override)$", member.findtext("argsstring")))
 
 
 def undocumented(xml, headers):
@@ -91,7 +92,8 @@ def undocumented(xml, headers):
         path = os.path.join(xml, entry.get("refid") + ".xml")
         compound = ElementTree.parse(path).getroot().find("compounddef")
         owner = compound.findtext("compoundname")
-        if compound.get("prot") == "private" or HIDDEN.match(owner):
+        if (compound.get("prot") == "private" or HIDDEN.match(owner)
+                or not owner.startswith("tandem")):
             continue
         if compound.find("location").get("file") in headers and not _has_text(compound):
             found.append(f"{compound.find('location').get('file')}: {owner}")
