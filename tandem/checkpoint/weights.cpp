@@ -74,14 +74,6 @@ bool is_of_replica(const NamedTensor& entry) {
   return entry.name.rfind(kReplicaPrefix, 0) == 0;
 }
 
-std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
-  std::vector<std::string> names;
-  for (const auto& entry : tensors) {
-    names.push_back(entry.name);
-  }
-  return names;
-}
-
 std::vector<NamedTensor> without(
     const std::vector<NamedTensor>& tensors, const NamePatterns& skip) {
   std::vector<NamedTensor> others;
@@ -129,8 +121,8 @@ void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip) {
   const auto in_file = read_weights(path);
-  auto names = names_of(targets);
-  const auto more = names_of(in_file);
+  auto names = tensor_names(targets);
+  const auto more = tensor_names(in_file);
   names.insert(names.end(), more.begin(), more.end());
   check_patterns_match("init_skip", skip, names);
   const auto sources = without(in_file, skip);

@@ -26,6 +26,14 @@ const at::Tensor* find(
 
 }  // namespace
 
+std::vector<std::string> tensor_names(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const auto& entry : tensors) {
+    names.push_back(entry.name);
+  }
+  return names;
+}
+
 void check_fits(
     const std::string& part, const std::string& path,
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,

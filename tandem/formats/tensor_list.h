@@ -7,6 +7,10 @@
 
 namespace tandem {
 
+/// Returns the names of tensors, in their order.
+[[nodiscard]] std::vector<std::string> tensor_names(
+    const std::vector<NamedTensor>& tensors);
+
 /// Rules for matching a file's tensors (sources) with a model's tensors (targets).
 enum class Fit {
   // Each target has a source.

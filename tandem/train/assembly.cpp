@@ -12,6 +12,7 @@
 #include "tandem/comm/buffers.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/formats/tensor_list.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
@@ -238,9 +239,7 @@ Assembly assemble(
   if (config.exec.channels_last) {
     use_channels_last(*parts.model);
   }
-  for (const auto& parameter : parts.model->parameters()) {
-    parts.parameter_names.push_back(parameter.name);
-  }
+  parts.parameter_names = tensor_names(parts.model->parameters());
   const auto grouped = group_parameters(config.optimizer, *parts.model);
   StageOptions stage = stage_of(config, train, comm, *parts.model, std::move(loss));
   const int64_t first_trained = has_trait(config.strategy.kind, kHasStages)

@@ -8,18 +8,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/formats/tensor_list.h"
 
 namespace tandem {
 
 namespace {
-
-std::vector<std::string> names_of(const std::vector<NamedTensor>& parameters) {
-  std::vector<std::string> names;
-  for (const auto& entry : parameters) {
-    names.push_back(entry.name);
-  }
-  return names;
-}
 
 bool has_trainable(const std::vector<NamedTensor>& parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
@@ -46,7 +39,7 @@ int64_t find_or_add(std::vector<ParameterGroup>& groups, const ParameterGroup& w
 void freeze_parameters(const std::string& patterns, const Model& model) {
   const auto parameters = model.parameters();
   const auto frozen = parse_patterns("freeze", patterns);
-  check_patterns_match("freeze", frozen, names_of(parameters));
+  check_patterns_match("freeze", frozen, tensor_names(parameters));
   for (const auto& [name, tensor] : parameters) {
     if (matches_any(frozen, name)) {
       tensor.set_requires_grad(false);
