@@ -163,6 +163,13 @@ class FunctionModel : public Model {
 
 }  // namespace
 
+std::vector<NamedTensor> Model::state() const {
+  auto all = parameters();
+  const auto more = buffers();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 std::string Model::record_graph(const std::vector<int64_t>&, at::ScalarType) {
   return graph() != nullptr ? "" : "the model is not a torch::nn module";
 }

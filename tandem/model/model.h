@@ -36,6 +36,9 @@ class Model {
   /// model.
   virtual std::vector<NamedTensor> buffers() const = 0;
 
+  /// Returns the parameters, then the buffers.
+  [[nodiscard]] std::vector<NamedTensor> state() const;
+
   /// Returns the model as a graph, which executors compile and pipelines divide.
   /// Returns null for a model that is only a function.
   virtual const Graph* graph() const {

@@ -73,11 +73,9 @@ std::unique_ptr<Model> model_of(
   // A resumed run gets the weights of its checkpoint, and the file of config.model.init
   // may no longer exist.
   if (!config.model.init.empty() && !goes_on(config)) {
-    auto state = model->parameters();
-    const auto buffers = model->buffers();
-    state.insert(state.end(), buffers.begin(), buffers.end());
     load_weights(
-        config.model.init, state, parse_patterns("init_skip", config.model.init_skip));
+        config.model.init, model->state(),
+        parse_patterns("init_skip", config.model.init_skip));
   }
   freeze_parameters(config.model.freeze, *model);
   return model;

@@ -98,9 +98,7 @@ CheckpointModel load_checkpoint_model(
           : make_model(
                 loaded.config,
                 model_options(loaded.config, loaded.image, loaded.num_classes));
-  auto state = loaded.model->parameters();
-  const auto buffers = loaded.model->buffers();
-  state.insert(state.end(), buffers.begin(), buffers.end());
+  const auto state = loaded.model->state();
   check_fits("checkpoint", path, file.tensors, state, Fit::exact);
   copy_values(file.tensors, state);
   return loaded;

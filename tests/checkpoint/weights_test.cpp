@@ -34,13 +34,6 @@ namespace tandem::weights_test {
 using testing::HasSubstr;
 using testing::Not;
 
-std::vector<NamedTensor> state_of(const Model& model) {
-  auto state = model.parameters();
-  const auto buffers = model.buffers();
-  state.insert(state.end(), buffers.begin(), buffers.end());
-  return state;
-}
-
 std::unique_ptr<Model> model_of(
     const std::string& name, at::ScalarType dtype = at::kFloat) {
   ModelOptions options;
@@ -102,7 +95,7 @@ TEST_P(Interop, PythonComputesTheSameOutputsFromCheckpointsAndExports) {
   const Scratch scratch;
   const auto model = model_of(name, dtype);
   CheckpointContent content;
-  content.state.model = state_of(*model);
+  content.state.model = model->state();
   const auto checkpoint = save_checkpoint(scratch.path(), content, {});
   write_torch_file(scratch / "model.pth", content.state.model);
 
@@ -140,17 +133,17 @@ TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
         "trainer.pt", "strided.pt", "state.safetensors"}) {
     SCOPED_TRACE(file);
     // Removes all values of the last file.
-    for (const auto& entry : state_of(*model)) {
+    for (const auto& entry : model->state()) {
       entry.tensor.detach().zero_();
     }
-    load_weights(scratch / file, state_of(*model));
+    load_weights(scratch / file, model->state());
     const double difference = largest_difference(outputs_of(*model, inputs), expected);
     EXPECT_LE(difference, tolerance);
     largest = std::max(largest, difference);
   }
   printf("largest difference: %.2g\n", largest);
   // Every format has the bits of the first.
-  write_safetensors(scratch / "ours.safetensors", {state_of(*model), {}});
+  write_safetensors(scratch / "ours.safetensors", {model->state(), {}});
   const auto same = run_peer(
       {"same", "--first", scratch / "ours.safetensors", "--second",
        scratch / "state.pt"});
@@ -167,14 +160,14 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Weights, AreConvertedToTheModelsDtype) {
   const Scratch scratch;
   const auto narrow = model_of("convnet_bn", at::kFloat);
-  write_torch_file(scratch / "float.pt", state_of(*narrow));
+  write_torch_file(scratch / "float.pt", narrow->state());
   const auto wide = model_of("convnet_bn", at::kDouble);
-  for (const auto& entry : state_of(*wide)) {
+  for (const auto& entry : wide->state()) {
     entry.tensor.detach().zero_();
   }
-  load_weights(scratch / "float.pt", state_of(*wide));
-  const auto targets = state_of(*wide);
-  const auto sources = state_of(*narrow);
+  load_weights(scratch / "float.pt", wide->state());
+  const auto targets = wide->state();
+  const auto sources = narrow->state();
   for (size_t i = 0; i < targets.size(); ++i) {
     const auto& tensor = targets[i].tensor;
     EXPECT_TRUE(tensor.equal(sources[i].tensor.to(tensor.scalar_type())))
@@ -303,10 +296,10 @@ DatasetSplits digits() {
 TEST(Weights, InitLoadsTheInitialWeights) {
   const Scratch scratch;
   const auto expected = model_of("convnet_bn");
-  for (const auto& entry : state_of(*expected)) {
+  for (const auto& entry : expected->state()) {
     entry.tensor.detach().add_(1);
   }
-  write_torch_file(scratch / "start.pt", state_of(*expected));
+  write_torch_file(scratch / "start.pt", expected->state());
   RunConfig config;
   config.model.kind = ModelKind::convnet_bn;
   config.model.init = scratch / "start.pt";
@@ -316,8 +309,7 @@ TEST(Weights, InitLoadsTheInitialWeights) {
     const auto parts = assemble(config, data.train, *comm, std::move(own));
     const auto state = parts.arenas->state();
     for (size_t i = 0; i < state.size(); ++i) {
-      EXPECT_TRUE(state[i].tensor.equal(state_of(*expected)[i].tensor))
-          << state[i].name;
+      EXPECT_TRUE(state[i].tensor.equal(expected->state()[i].tensor)) << state[i].name;
     }
   };
   check(nullptr);
@@ -335,18 +327,18 @@ TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   const Scratch scratch;
   const auto net = model_of("net");
   const auto refused = [&](const std::string& file, const char* what) {
-    const auto target = state_of(*net);
+    const auto target = net->state();
     const auto before = target[0].tensor.detach().clone();
     EXPECT_THAT(
         error_of<ConfigError>([&] { load_weights(scratch / file, target); }),
         testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
     EXPECT_TRUE(target[0].tensor.equal(before)) << file;
   };
-  write_torch_file(scratch / "other.pt", state_of(*model_of("convnet_bn")));
+  write_torch_file(scratch / "other.pt", model_of("convnet_bn")->state());
   refused("other.pt", "no tensor 'conv1.weight'");
-  write_torch_file(scratch / "shape.pt", state_of(*model_of("lenet3x3")));
+  write_torch_file(scratch / "shape.pt", model_of("lenet3x3")->state());
   refused("shape.pt", "'fc1.weight' of shape 128x1600, the model expects 128x9216");
-  auto more = state_of(*net);
+  auto more = net->state();
   more[0].tensor = more[0].tensor.detach() + 1;
   more.push_back({"fc3.bias", at::randn({2})});
   write_torch_file(scratch / "more.pt", more);
@@ -359,7 +351,7 @@ TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
 TEST(Weights, SkippedTensorsMayHaveAnotherShapeOrBeOnOneSideOnly) {
   const Scratch scratch;
   const auto net = model_of("net");
-  const auto target = state_of(*net);
+  const auto target = net->state();
   std::vector<NamedTensor> file = {{"head.scale", at::randn({2})}};
   for (const auto& [name, tensor] : target) {
     if (name != "fc2.bias") {
