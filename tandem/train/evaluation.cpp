@@ -193,11 +193,12 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  const auto description = load_model_state(checkpoint, nullptr);
-  RunConfig config =
-      model == nullptr
-          ? config_of_checkpoint(model_file(checkpoint), description, options.network)
-          : config_from(description);
+  // A run that still saves may have another newest checkpoint later.
+  const std::string path = model_file(checkpoint);
+  const auto description = load_model_state(path, nullptr);
+  RunConfig config = model == nullptr
+                         ? config_of_checkpoint(path, description, options.network)
+                         : config_from(description);
   if (!options.data.empty()) {
     config.data.source = options.data;
   }
@@ -211,7 +212,7 @@ TestReport evaluate_checkpoint(
         const Assembly parts = assemble(
             config, data, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model_state(checkpoint, &state, options.weights);
+        load_model_state(path, &state, options.weights);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
