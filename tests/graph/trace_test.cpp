@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/module_state.h"
 #include "tandem/graph/interpreter.h"
 #include "tests/graph/residual_module.h"
 
@@ -26,18 +27,9 @@ namespace nn = torch::nn;
 
 template <typename Net>
 TraceableFunction function_of(Net net) {
-  const auto named = [](const auto& dict) {
-    std::vector<NamedTensor> list;
-    for (const auto& item : dict) {
-      if (item.value().defined()) {
-        list.push_back({item.key(), item.value()});
-      }
-    }
-    return list;
-  };
   return {
       [net](const at::Tensor& x) mutable { return net->forward(x); },
-      named(net->named_parameters()), named(net->named_buffers()),
+      named_tensors(net->named_parameters()), named_tensors(net->named_buffers()),
       [net](bool training) mutable { net->train(training); }};
 }
 

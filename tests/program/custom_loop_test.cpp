@@ -16,19 +16,6 @@ namespace tandem::custom_loop_test {
 
 using testing::HasSubstr;
 
-// Returns the lines with `mark`, from the end of `mark` on.
-std::vector<std::string> lines_after(const std::string& text, const std::string& mark) {
-  std::vector<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find(mark);
-    if (at != std::string::npos) {
-      found.push_back(line.substr(at + mark.size()));
-    }
-  }
-  return found;
-}
-
 class ResumableLoop : public testing::Test {
  protected:
   static Arguments launch(int ranks, const std::string& directory) {

@@ -123,19 +123,6 @@ TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
   EXPECT_EQ(weights_of("0"), weights_of("2"));
 }
 
-// Returns the lines with `mark`, from the end of `mark` on.
-std::vector<std::string> lines_after(const std::string& text, const std::string& mark) {
-  std::vector<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find(mark);
-    if (at != std::string::npos) {
-      found.push_back(line.substr(at + mark.size()));
-    }
-  }
-  return found;
-}
-
 // The two programs of tutorial 002 print ten lines of each rank, whose losses are of
 // different data, and equal weights.
 void expect_tutorial_002(const CommandResult& run, size_t ranks) {

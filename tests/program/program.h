@@ -42,6 +42,20 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
+/// Returns the lines with `mark`, from the end of `mark` on.
+inline std::vector<std::string> lines_after(
+    const std::string& text, const std::string& mark) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(mark);
+    if (at != std::string::npos) {
+      found.push_back(line.substr(at + mark.size()));
+    }
+  }
+  return found;
+}
+
 /// Returns the value of a key in a JSON file of tandem, as text without quotes. Returns
 /// "" if the file does not have the key.
 inline std::string json_value(const std::string& path, const std::string& key) {
