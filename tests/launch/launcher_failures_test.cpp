@@ -111,13 +111,14 @@ TEST_P(Launch, NamesTheFirstReportAmongConsequences) {
   EXPECT_THAT(result.errors, HasSubstr("waited too long"));
 }
 
-// A control group of version 1 with little memory, if this machine has such groups.
+// A control group of version 1 with little memory, if this machine has such groups. A
+// launcher with AddressSanitizer needs more than 48 MiB.
 class SmallGroup {
  public:
   SmallGroup() {
     if (mkdir(path_.c_str(), 0755) == 0) {
-      std::ofstream(path_ + "/memory.limit_in_bytes") << (48 << 20);
-      std::ofstream(path_ + "/memory.memsw.limit_in_bytes") << (48 << 20);
+      std::ofstream(path_ + "/memory.limit_in_bytes") << (256 << 20);
+      std::ofstream(path_ + "/memory.memsw.limit_in_bytes") << (256 << 20);
     }
   }
   ~SmallGroup() {
@@ -141,12 +142,15 @@ TEST_P(Launch, DistinguishesARankKilledForLackOfMemory) {
                     "machine that has them: scripts/test -R Launch";
   }
   Words command = {"sh", "-c", "echo $$ > $0/tasks; exec \"$@\"", group.path()};
-  // tail keeps the last line in memory, and /dev/zero has one endless line.
+  // tail keeps the last line in memory, and /dev/zero has one endless line. The kernel
+  // kills the process with the highest score first.
   const auto all = launching(
-      {"--nproc", "3"}, "[ $RANK = 1 ] && exec tail /dev/zero; exec sleep 30");
+      {"--nproc", "3"},
+      "[ $RANK = 1 ] && echo 1000 > /proc/self/oom_score_adj && exec tail /dev/zero;"
+      " exec sleep 30");
   command.insert(command.end(), all.begin(), all.end());
   const auto result = run_command(command);
-  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(result.status.code, 1) << result.status.describe();
   EXPECT_THAT(
       result.errors,
       ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL because memory"));
