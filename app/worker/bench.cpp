@@ -109,7 +109,7 @@ StepTimes time_steps(
   const auto data = load_dataset(options.config.data.source).train;
   const Assembly parts = assemble(options.config, data, comm, nullptr, {}, placement);
   const at::Device device = parts.arenas->device();
-  LoaderOptions loading = loader_options(options.config);
+  LoaderOptions loading = loader_options(options.config, data);
   use_device(loading, data, placement);
   loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
   FullBatches batches(data, loading);
@@ -200,7 +200,7 @@ int bench_step(const Arguments& arguments) {
 // Returns the samples per second of each epoch after the first.
 std::vector<double> time_epochs(const BenchLoaderOptions& options) {
   const auto data = load_dataset(options.config.data.source).train;
-  Loader loader(data, whole_set(data), loader_options(options.config));
+  Loader loader(data, whole_set(data), loader_options(options.config, data));
   std::vector<double> rates;
   Batch batch;
   for (int64_t epoch = 0; epoch <= options.epochs; ++epoch) {

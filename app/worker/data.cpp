@@ -1,7 +1,7 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "app/actions.h"
@@ -17,29 +17,35 @@ namespace tandem::app {
 
 namespace {
 
-void describe(const char* part, const Dataset& data) {
+// Mean and standard deviation of pixels in 0 to 1.
+void print_pixels(const Dataset& data) {
   double sum = 0;
   double squares = 0;
-  const auto bytes = static_cast<size_t>(data.size * data.image_bytes());
+  const auto bytes = static_cast<size_t>(data.inputs.bytes_of(data.size));
   for (size_t i = 0; i < bytes; ++i) {
-    const double value = data.pixels[i] / 255.0;
+    const double value = data.inputs.bytes[i] / 255.0;
     sum += value;
     squares += value * value;
   }
   const double mean = sum / static_cast<double>(bytes);
   const double std = std::sqrt(squares / static_cast<double>(bytes) - mean * mean);
-  std::array<int64_t, 256> counts{};
+  fmt::print(", mean {:.4f}, std {:.4f}", mean, std);
+}
+
+void describe(const char* part, const Dataset& data) {
+  std::vector<int64_t> counts(static_cast<size_t>(data.num_classes));
   for (int64_t i = 0; i < data.size; ++i) {
-    ++counts[data.labels[static_cast<size_t>(i)]];
+    ++counts[static_cast<size_t>(data.targets.integer(i))];
   }
-  const std::string sample =
-      fmt::format("{}, {}, {}", data.channels, data.height, data.width);
+  const std::string sample = fmt::format("{}", fmt::join(data.inputs.shape, ", "));
   fmt::print(
-      "{}: {} samples of [{}], uint8; {} classes, mean {:.4f}, std {:.4f}\n", part,
-      data.size, sample, data.num_classes, mean, std);
+      "{}: {} samples of [{}], uint8; {} classes", part, data.size, sample,
+      data.num_classes);
+  print_pixels(data);
+  fmt::print("\n");
   if (data.size > 0) {
     const int64_t batch = std::min(data.size, TrainingOptions().batch_size);
-    fmt::print("  sample 0: [{}], label {}\n", sample, data.labels[0]);
+    fmt::print("  sample 0: [{}], label {}\n", sample, data.targets.integer(0));
     fmt::print("  batch: [{}, {}], labels [{}]\n", batch, sample, batch);
   }
   for (int64_t label = 0; label < data.num_classes; ++label) {

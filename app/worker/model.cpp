@@ -39,7 +39,7 @@ ModelKind parse_model(const std::string& name) {
   return *kind;
 }
 
-InputShape parse_shape(const std::string& text) {
+std::vector<int64_t> parse_shape(const std::string& text) {
   std::vector<int64_t> sizes;
   for (const auto& part : split(text, 'x')) {
     sizes.push_back(parse_number<int64_t>(part).value_or(0));
@@ -54,7 +54,7 @@ InputShape parse_shape(const std::string& text) {
         "', expected CHANNELSxHEIGHTxWIDTH, each from 1 to 4096; change --input, for "
         "example to 1x28x28");
   }
-  return {sizes[0], sizes[1], sizes[2]};
+  return sizes;
 }
 
 // Shortens a text in the middle.
@@ -183,7 +183,7 @@ int work_model(const Arguments& arguments) {
   auto* classes =
       app.add_option(
              "--classes", options.num_classes, "number of classes (default: 10)")
-          ->check(whole_number(1, 256));
+          ->check(whole_number(1, 1'000'000));
   parse(app, arguments);
   if (is_network_path(name)) {
     if (input->count() + classes->count() > 0) {
@@ -197,8 +197,8 @@ int work_model(const Arguments& arguments) {
   const ModelKind kind = parse_model(name);
   const int64_t border = 2 * row_of(kind).pad;
   options.input = parse_shape(shape);
-  options.input.height += border;
-  options.input.width += border;
+  options.input[1] += border;
+  options.input[2] += border;
 
   const auto model = make_model(kind, options);
   fmt::print("{}\n", module_tree(kind, layers_of(kind, options)));

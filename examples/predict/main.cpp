@@ -14,8 +14,9 @@
 int main(int argc, char** argv) try {
   const std::vector<std::string> arguments(argv, argv + argc);
   const auto network = tandem::load_model(arguments.at(1));
-  const auto& size = network.image_shape();
-  const auto image = at::empty({1, 1, size.height, size.width}, at::kByte);
+  auto sizes = network.sample_shape();
+  sizes.insert(sizes.begin(), 1);
+  const auto image = at::empty(sizes, at::kByte);
   std::ifstream file(arguments.at(2), std::ios::binary);
   file.exceptions(std::ios::failbit);
   file.seekg(-image.numel(), std::ios::end);  // a PGM file ends with its pixels

@@ -166,6 +166,8 @@ constexpr Field::Type type_of() {
     return Field::Type::boolean;
   } else if constexpr (std::is_enum_v<Value> || std::is_same_v<Value, DeviceChoice>) {
     return Field::Type::choice;
+  } else if constexpr (std::is_same_v<Value, ChannelValues>) {
+    return Field::Type::numbers;
   } else if constexpr (std::is_floating_point_v<Value>) {
     return Field::Type::real;
   } else {
@@ -183,7 +185,8 @@ std::string text_of(const Value& value) {
     return float_text(value);
   } else if constexpr (std::is_integral_v<Value>) {
     return std::to_string(value);
-  } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
+  } else if constexpr (
+      std::is_same_v<Value, DeviceChoice> || std::is_same_v<Value, ChannelValues>) {
     return value.text();
   } else {
     return value;
@@ -200,8 +203,9 @@ std::optional<Value> value_of(const std::string& text) {
     return find_choice<Value>(text);
   } else if constexpr (std::is_arithmetic_v<Value>) {
     return parse_number<Value>(text);
-  } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
-    return DeviceChoice::parse(text);
+  } else if constexpr (
+      std::is_same_v<Value, DeviceChoice> || std::is_same_v<Value, ChannelValues>) {
+    return Value::parse(text);
   } else {
     return text;
   }
@@ -240,6 +244,15 @@ void give_access(FieldOf<Owner>& field, At at) {
   } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
     add_words(Value::words());
     field.pattern = Value::kPattern;
+  } else if constexpr (std::is_same_v<Value, ChannelValues>) {
+    for (const auto& choice : choices<ChannelValues::Kind>()) {
+      if (choice.value != ChannelValues::Kind::given) {
+        field.words.push_back({choice.name, choice.help});
+      }
+    }
+    field.are_between = [at](const Owner& owner, double least, double most) {
+      return at(const_cast<Owner&>(owner)).are_between(least, most);
+    };
   }
 }
 
@@ -336,7 +349,9 @@ bool is_word(const FieldBase& field, const std::string& text) {
 
 // Returns the range of a number for messages, such as "1 to 4096 or auto".
 std::string range_of(const FieldBase& field) {
-  std::string text = fmt::format("{} to {}", field.least, field.most);
+  std::string text = fmt::format(
+      "{}{} to {}", field.type == Field::Type::numbers ? "numbers from " : "",
+      field.least, field.most);
   for (size_t i = 0; i < field.words.size(); ++i) {
     text += (i + 1 < field.words.size() ? ", " : " or ") + field.words[i].name;
   }
@@ -353,13 +368,24 @@ std::string expected_of(const FieldBase& field) {
 }
 
 template <typename Owner>
+[[noreturn]] void fail_range(const Owner& owner, const FieldOf<Owner>& field) {
+  throw ConfigError(fmt::format(
+      "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
+      range_of(field), field.flag()));
+}
+
+template <typename Owner>
 void check_range(const Owner& owner, const FieldOf<Owner>& field) {
+  if (field.type == Field::Type::numbers) {
+    if (!field.are_between(owner, field.least, field.most)) {
+      fail_range(owner, field);
+    }
+    return;
+  }
   const double value = field.number(owner);
   const bool fits = value >= field.least && value <= field.most;
   if (!fits && value != field.unset && !is_word(field, field.text(owner))) {
-    throw ConfigError(fmt::format(
-        "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
-        range_of(field), field.flag()));
+    fail_range(owner, field);
   }
 }
 
@@ -384,7 +410,7 @@ void check_meaning(
 template <typename Owner>
 void check_all(const Owner& owner, const std::vector<FieldOf<Owner>>& fields) {
   for (const auto& field : fields) {
-    if (field.is_number()) {
+    if (field.is_number() || field.type == Field::Type::numbers) {
       check_range(owner, field);
     }
     check_meaning(owner, field, fields);
@@ -417,7 +443,10 @@ std::string FieldBase::help() const {
     listed += words[i].name;
     listed += words[i].help.empty() ? "" : " (" + words[i].help + ")";
   }
-  return listed.empty() ? sentence : sentence + (is_number() ? ", or " : ": ") + listed;
+  return listed.empty()
+             ? sentence
+             : sentence + (is_number() || type == Type::numbers ? ", or " : ": ") +
+                   listed;
 }
 
 const std::vector<Field>& config_fields() {
@@ -458,9 +487,11 @@ void set_field(
 
 std::string to_toml(const RunConfig& config, const Field& field) {
   const std::string text = field.text(config);
-  const bool plain = field.type == Field::Type::boolean ||
-                     (field.is_number() && !is_word(field, text));
-  return plain ? text : quoted(text);
+  const bool is_number = field.is_number() || field.type == Field::Type::numbers;
+  const bool plain =
+      field.type == Field::Type::boolean || (is_number && !is_word(field, text));
+  const bool is_list = plain && text.find(',') != std::string::npos;
+  return is_list ? "[" + text + "]" : plain ? text : quoted(text);
 }
 
 std::string to_toml(const RunConfig& config) {

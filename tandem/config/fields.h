@@ -13,7 +13,7 @@ namespace tandem {
 /// derived. It is created by describe() of the options struct that contains the
 /// setting.
 struct FieldBase {
-  enum class Type { text, whole, real, boolean, choice };
+  enum class Type { text, whole, real, boolean, choice, numbers };
   // Named value: a value of a choice, or a word that stands for a number, such as
   // "auto".
   struct Word {
@@ -92,6 +92,8 @@ struct FieldOf : FieldBase {
   std::function<std::string(const Owner&)> text;
   // Returns the value of a numeric setting; for a word, the number that it stands for.
   std::function<double(const Owner&)> number;
+  // For a setting of numbers: returns whether all are in a range, limits included.
+  std::function<bool(const Owner&, double least, double most)> are_between;
   // Sets the value from text. Returns false if the text is not of the setting's type.
   std::function<bool(Owner&, const std::string&)> assign;
   std::function<void(Owner& to, const Owner& from)> copy;

@@ -19,10 +19,27 @@ constexpr int64_t kFormatVersion = 1;
 // in a key; a file of this size cannot exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
+std::string text_of(const toml::node& node);
+
+// Returns the numbers of an array with commas between them. toml++ 3.3 would cast
+// infinity to a length to print an array, which is undefined.
+std::string list_of(const toml::array& array) {
+  std::vector<std::string> texts;
+  for (const auto& entry : array) {
+    if (!entry.is_number()) {
+      return "an array";
+    }
+    texts.push_back(text_of(entry));
+  }
+  return join(texts, ",");
+}
+
 std::string text_of(const toml::node& node) {
-  // toml++ 3.3 would cast infinity to a length to print an array, which is undefined.
-  if (node.is_array() || node.is_table()) {
-    return node.is_array() ? "an array" : "a table";
+  if (const auto* array = node.as_array()) {
+    return list_of(*array);
+  }
+  if (node.is_table()) {
+    return "a table";
   }
   std::ostringstream text;
   if (const auto value = node.value_exact<std::string>()) {
@@ -39,7 +56,8 @@ void check_type(const Field& field, const toml::node& node, const std::string& w
   const bool has_text =
       field.type == Field::Type::text || field.type == Field::Type::choice;
   // A field that accepts numbers and words accepts both with and without quotes.
-  const bool either = field.is_number() && !field.words.empty();
+  const bool either =
+      field.type == Field::Type::numbers || (field.is_number() && !field.words.empty());
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +

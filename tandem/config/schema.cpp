@@ -29,12 +29,22 @@ ordered_json number_of(const Field& field) {
   return {{"anyOf", {json, {{"const", *field.unset}}}}};
 }
 
+ordered_json numbers_of(const Field& field) {
+  const ordered_json number = {
+      {"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
+  return {
+      {"anyOf",
+       {number, {{"type", "array"}, {"items", number}}, {{"enum", names_of(field)}}}}};
+}
+
 ordered_json values_of(const Field& field) {
   switch (field.type) {
     case Field::Type::boolean:
       return {{"type", "boolean"}};
     case Field::Type::text:
       return {{"type", "string"}};
+    case Field::Type::numbers:
+      return numbers_of(field);
     case Field::Type::choice:
       return field.pattern.empty()
                  ? ordered_json{{"enum", names_of(field)}}

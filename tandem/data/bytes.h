@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,14 @@ class Bytes {
 
   Bytes() = default;
 
-  /// Takes ownership of a vector's memory.
-  Bytes(std::vector<uint8_t> values) {  // NOLINT(google-explicit-constructor)
-    const auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(values));
-    data_ = std::shared_ptr<const uint8_t>(owner, owner->data());
-    size_ = owner->size();
+  /// Takes ownership of a vector's memory: numbers in the byte order of the host.
+  template <typename Number>
+  Bytes(std::vector<Number> values) {  // NOLINT(google-explicit-constructor)
+    static_assert(std::is_arithmetic_v<Number>);
+    const auto owner = std::make_shared<const std::vector<Number>>(std::move(values));
+    data_ = std::shared_ptr<const uint8_t>(
+        owner, reinterpret_cast<const uint8_t*>(owner->data()));
+    size_ = owner->size() * sizeof(Number);
   }
 
   /// Shares the `size` bytes at `data`, which the deleter of `data` frees.

@@ -17,7 +17,7 @@ constexpr size_t kRecordBytes = 1 + kImageBytes;
 // Largest size of a file. The files of CIFAR-10 have 30,730,000 bytes.
 constexpr size_t kMostFileBytes = size_t{1} << 30;
 
-struct Samples {
+struct Records {
   std::vector<uint8_t> pixels;
   std::vector<uint8_t> labels;
 };
@@ -26,7 +26,7 @@ struct Samples {
   throw DataError("[data] '" + path + "' " + what + "; fetch it again");
 }
 
-void append_file(Samples& samples, const std::string& path) {
+void append_file(Records& samples, const std::string& path) {
   const std::string bytes = read_file(path, kMostFileBytes);
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
     fail_cifar(
@@ -45,18 +45,19 @@ void append_file(Samples& samples, const std::string& path) {
   }
 }
 
-Dataset to_split(Samples samples, const std::string& folder) {
+Dataset to_split(Records samples, const std::string& folder) {
   Dataset split;
   split.name = folder;
   split.is_loadable = true;
   split.size = static_cast<int64_t>(samples.labels.size());
-  split.channels = kChannels;
-  split.height = split.width = kCifarSide;
   split.num_classes = kCifarClasses;
   split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
                        "dog",      "frog",       "horse", "ship", "truck"};
-  split.pixels = std::move(samples.pixels);
-  split.labels = std::move(samples.labels);
+  split.inputs = {
+      ElementType::uint8,
+      {kChannels, kCifarSide, kCifarSide},
+      std::move(samples.pixels)};
+  split.targets.bytes = std::move(samples.labels);
   return split;
 }
 
@@ -71,8 +72,8 @@ const std::vector<std::string>& cifar_files() {
 
 DatasetSplits load_cifar_folder(const std::string& folder) {
   const auto& files = cifar_files();
-  Samples train;
-  Samples test;
+  Records train;
+  Records test;
   for (const auto& file : files) {
     append_file(file == files.back() ? test : train, folder + "/" + file);
   }

@@ -8,14 +8,26 @@ namespace tandem {
 
 namespace {
 
+// Returns a prefix for all types except uint8, such as "float32 ".
+std::string type_text(const Samples& samples) {
+  return samples.type == ElementType::uint8 ? ""
+                                            : std::string(name_of(samples.type)) + " ";
+}
+
 void add(DataParts& parts, const std::string& split, const Dataset& data) {
   const DataHashes hashes = hashes_of(data);
   parts.emplace_back(
-      split + " images",
+      split + (data.has_images() ? " images" : " inputs"),
       fmt::format(
-          "{}x{}x{} {}", data.channels, data.height, data.width, hashes.images));
+          "{}{} {}", type_text(data.inputs), shape_text(data.inputs.shape),
+          hashes.inputs));
+  const bool is_label = data.has_classes() && data.targets.shape.empty();
   parts.emplace_back(
-      split + " labels", fmt::format("{} classes {}", data.num_classes, hashes.labels));
+      split + (is_label ? " labels" : " targets"),
+      is_label ? fmt::format("{} classes {}", data.num_classes, hashes.targets)
+               : fmt::format(
+                     "{}{} {}", type_text(data.targets), shape_text(data.targets.shape),
+                     hashes.targets));
 }
 
 std::string line_of(const std::pair<std::string, std::string>& part) {

@@ -1,24 +1,39 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "tandem/base/deadline.h"
-#include "tandem/data/bytes.h"
+#include "tandem/data/samples.h"
 
 namespace tandem {
 
-/// SHA-256 of the first Dataset::size images of a data set, and of their labels, as hex
-/// digits.
+/// Hashes of the samples of a data set, as hex digits: SHA-256 of the first
+/// Dataset::size samples. For mapped samples, SHA-256 of their number of bytes and of
+/// 1,024 blocks of 4 KiB at equal distances, because reading a large file takes
+/// minutes.
 struct DataHashes {
-  std::string images;
-  std::string labels;
+  std::string inputs;
+  std::string targets;
 };
 
-/// Labeled images, as bytes in memory. Copies share the immutable bytes, for example
-/// between thread ranks. prepared_data.h shares them between process ranks.
+/// Samples in memory: an input and a target each. Copies share the immutable bytes, for
+/// example between thread ranks. prepared_data.h shares them between process ranks.
+///
+/// The types define how a loader makes batches (data/loader.h):
+///
+/// | inputs            | batch                                                      |
+/// | ----------------- | ---------------------------------------------------------- |
+/// | uint8             | float32, divided by 255 and normalized                     |
+/// | float32           | float32, normalized                                        |
+/// | int64, or tokens  | int64, unchanged                                           |
+///
+/// | targets           | batch                                                      |
+/// | ----------------- | ---------------------------------------------------------- |
+/// | uint8 or int64    | int64: the class of a sample (shape {}), or one per position |
+/// | float32           | float32, unchanged                                         |
 struct Dataset {
   // Name or path, for messages and config.toml.
   std::string name = "unnamed";
@@ -26,83 +41,79 @@ struct Dataset {
   // to false if you change the samples of a copy.
   bool is_loadable = false;
   int64_t size = 0;
-  int64_t channels = 1;
-  int64_t height = 0;
-  int64_t width = 0;
+  Samples inputs;
+  // Without bytes if the samples have no targets (load_images()).
+  Samples targets;
+  // True: inputs of the type uint8 are indices, such as the bytes of a text.
+  bool tokens = false;
+  // True: the samples are consecutive parts of one sequence, such as a text, so that a
+  // sample can start at any element (LoaderOptions::random_starts).
+  bool is_sequence = false;
+  // Number of classes, which targets of a whole type are less than. For float32, number
+  // of values of a target.
   int64_t num_classes = 0;
-  // Images: samples x channels x height x width bytes. May contain more samples than
-  // `size` (first_samples()).
-  Bytes pixels;
-  // Class of each image: one byte per sample, less than num_classes.
-  Bytes labels;
   std::vector<std::string> class_names;
+  // Columns of a table as text (csv.h), for other tables with the same columns; "" for
+  // other data.
+  std::string columns;
+  // Normalization that load_dataset() measured; empty if it measured none.
+  std::vector<double> mean;
+  std::vector<double> std;
 
   // Number of shares into which the data were scattered (train/scatter.h), and index of
   // the first sample in this rank's share. `size` counts the samples of all shares;
-  // `pixels` and `labels` contain one share. Only a sampler with `num_shares` blocks
+  // `inputs` and `targets` contain one share. Only a sampler with `num_shares` blocks
   // can read scattered data.
   int64_t num_shares = 1;
   int64_t first_held = 0;
+  // Places of the samples in `inputs` and `targets`; null: sample i is in place i -
+  // first_held.
+  std::shared_ptr<const std::vector<int64_t>> places;
 
   // Hashes of the whole data set, even if this object contains only a share; empty if
   // they were not computed.
   DataHashes hashes;
 
-  /// Returns the number of bytes of an image.
-  int64_t image_bytes() const {
-    return channels * height * width;
+  /// Returns the place of a sample in `inputs` and `targets`.
+  int64_t place_of(int64_t sample) const {
+    return places ? (*places)[static_cast<size_t>(sample)] : sample - first_held;
+  }
+  /// Returns whether targets are classes, not values.
+  bool has_classes() const {
+    return targets.type != ElementType::float32;
+  }
+  /// Returns whether inputs are indices, not numbers.
+  bool has_indices() const {
+    return tokens || inputs.type == ElementType::int64;
+  }
+  /// Returns whether inputs are images of channels x height x width bytes.
+  bool has_images() const {
+    return inputs.type == ElementType::uint8 && inputs.shape.size() == 3 && !tokens;
   }
 };
 
-/// Training and test part of a data set.
+/// Parts of a data set.
 struct DatasetSplits {
   Dataset train;
   Dataset test;
+  // Part of the training part that is held out (DataOptions::validation); of size 0 if
+  // none is.
+  Dataset validation = {};
 };
-
-/// A named data set, with its help text and the function that loads it.
-struct DatasetEntry {
-  const char* name;
-  const char* help;
-  std::function<DatasetSplits(const Deadline&)> load;
-};
-/// Returns all named data sets.
-const std::vector<DatasetEntry>& dataset_table();
-
-/// Loads a named data set, or a folder of IDX files such as MNIST's (gzip or plain), or
-/// a folder of CIFAR-10's binary files. If `limit` is greater than 0, keeps only the
-/// first `limit` samples of the training part and of the test part.
-///
-/// Throws ConfigError for an unknown name. Throws DataError if files are missing or
-/// damaged, or if another process still locks them at `deadline`.
-[[nodiscard]] DatasetSplits load_dataset(
-    const std::string& name_or_folder, int64_t limit = 0,
-    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
-
-/// Loads an IDX file of images, gzip or plain, as a data set without labels: `labels`
-/// is empty. Throws the errors of read_idx() (data/idx.h).
-[[nodiscard]] Dataset load_images(const std::string& path);
 
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// Returns the value of `data` in a run's config.toml: the name if load_dataset() can
-/// load the data set, otherwise "custom:NAME". load_dataset() rejects "custom:NAME".
-[[nodiscard]] std::string recorded_name(const Dataset& data);
-
 /// Returns the data set's `hashes`, computed from its bytes if they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
-/// Throws ConfigError if `pixels` or `labels` have fewer bytes than the sizes require,
-/// or if a label is not less than `num_classes`.
-void check_samples(const Dataset& data, int64_t num_classes);
+/// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.
+/// Also throws it if a target is a class that is neither from 0 to `num_classes` - 1
+/// nor `ignored`.
+void check_samples(
+    const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored = {});
 
-/// Loads the four IDX files of a folder. Throws DataError if a file is missing or
-/// damaged, or if the files do not match.
-[[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
-
-/// Draws digits (digits/digits.h) and writes four IDX files to a folder: either all or
-/// none.
-void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
+/// Returns a shape for messages, such as "1x28x28", or "number" for {}.
+[[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);
 
 }  // namespace tandem

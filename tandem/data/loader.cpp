@@ -4,8 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -17,12 +21,12 @@ namespace tandem {
 
 namespace {
 
-// Number of images to prefetch. Shuffled images have random addresses, so without
+// Number of samples to prefetch. Shuffled samples have random addresses, so without
 // prefetching a loop spends three quarters of its time waiting for memory.
-constexpr int64_t kImagesAhead = 4;
+constexpr int64_t kSamplesAhead = 4;
 
-// Minimum number of pixels for a thread.
-constexpr int64_t kPixelsOfAThread = 131'072;
+// Minimum number of elements for a thread.
+constexpr int64_t kElementsOfAThread = 131'072;
 
 void prefetch(const uint8_t* data, int64_t bytes) {
   constexpr int64_t kCacheLine = 64;
@@ -48,12 +52,6 @@ void check(const LoaderOptions& options, const SamplerOptions& sampler) {
         "[data] micro_batches is " + std::to_string(options.micro_batches) +
         ", expected 1 or more; change --accumulate");
   }
-  if (!(options.std > 0) || options.pad < 0) {
-    throw ConfigError(fmt::format(
-        "[data] std is {} and pad {}, expected std > 0 and pad >= 0; change --std or "
-        "pad",
-        options.std, options.pad));
-  }
   const int64_t step = options.batch_size * options.micro_batches;
   if (sampler.batch > 0 && sampler.batch != step) {
     throw ConfigError(
@@ -61,6 +59,28 @@ void check(const LoaderOptions& options, const SamplerOptions& sampler) {
         ", expected " + std::to_string(step) +
         " (batch_size times micro_batches); change it");
   }
+}
+
+// Returns whether a target is this class.
+bool has_class(const Dataset& data, int64_t label) {
+  const bool is_byte = data.targets.type == ElementType::uint8;
+  if (!data.has_classes() ||
+      (is_byte && (label < 0 || label > std::numeric_limits<uint8_t>::max()))) {
+    return false;
+  }
+  const auto count =
+      static_cast<int64_t>(data.targets.bytes.size() / size_of(data.targets.type));
+  for (int64_t i = 0; i < count; ++i) {
+    if (data.targets.integer(i) == label) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Returns the number of targets of a sample that count in the loss.
+int64_t targets_per_sample(const Dataset& data) {
+  return data.has_classes() ? data.targets.numel() : 1;
 }
 
 // Returns the largest number of samples in a micro-batch.
@@ -75,7 +95,10 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
 
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement) {
-  options.images = copy_to_device(data, placement);
+  const bool is_plain = data.has_images() && data.has_classes() &&
+                        data.targets.shape.empty() && options.mean.size() == 1 &&
+                        !options.augmentation.any() && !data.places;
+  options.images = is_plain ? copy_to_device(data, placement) : nullptr;
   options.pinned = placement.device && placement.device->is_cuda() && !options.images;
 }
 
@@ -84,7 +107,8 @@ Loader::Loader(
     : dataset_(dataset),
       sampler_(sampler),
       options_(options),
-      normalise_(options.mean, options.std) {
+      converter_(dataset, options),
+      has_ignored_(has_class(dataset, options.ignore_index)) {
   check(options, sampler);
   sampler_.size = dataset.size;
   // Largest number of samples of this shard in a batch. batch_size may be far larger
@@ -102,7 +126,8 @@ Loader::Loader(
   if (options.images) {
     table_ = at::empty({256}, at::kFloat);
     for (int pixel = 0; pixel < 256; ++pixel) {
-      table_.data_ptr<float>()[pixel] = normalise_(static_cast<uint8_t>(pixel));
+      table_.data_ptr<float>()[pixel] =
+          converter_.pixel_normaliser()(static_cast<uint8_t>(pixel));
     }
     table_ = table_.to(options.images->pixels.device());
   }
@@ -116,12 +141,12 @@ Batch Loader::buffer_of(int64_t count) const {
   if (options_.images) {
     return buffer;
   }
-  const int64_t border = 2 * options_.pad;
-  buffer.inputs = at::empty(
-      {count, dataset_.channels, dataset_.height + border, dataset_.width + border},
-      memory.dtype(at::kFloat));
-  buffer.inputs.fill_(normalise_(0));
-  buffer.targets = at::empty({count}, memory.dtype(at::kLong));
+  buffer.inputs = converter_.make_batch(count, memory);
+  std::vector<int64_t> sizes = {count};
+  const auto& shape = dataset_.targets.shape;
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  buffer.targets =
+      at::empty(sizes, memory.dtype(dataset_.has_classes() ? at::kLong : at::kFloat));
   return buffer;
 }
 
@@ -140,11 +165,13 @@ int64_t Loader::num_steps() const {
   return (samples + samples_of_all() - 1) / samples_of_all();
 }
 
-void Loader::seek(int64_t epoch, int64_t first_position) {
-  if (epoch != epoch_ || first_position != sampler_.first_position) {
+void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> order) {
+  const int64_t new_order = order.value_or(epoch);
+  epoch_ = epoch;
+  if (new_order != order_ || first_position != sampler_.first_position) {
     sampler_.first_position = first_position;
-    indices_ = shard_indices(sampler_, epoch);
-    epoch_ = epoch;
+    indices_ = shard_indices(sampler_, new_order);
+    order_ = new_order;
     count_ignored();
     if (options_.images) {
       held_indices_ =
@@ -156,16 +183,21 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
   }
   step_ = 0;
   micro_ = 0;
+  read_ahead(0, most_samples_);
 }
 
-bool Loader::is_ignored(int64_t sample) const {
-  return dataset_.labels[static_cast<size_t>(sample - dataset_.first_held)] ==
-         options_.ignore_index;
+int64_t Loader::ignored_in(int64_t sample) const {
+  const Samples& targets = dataset_.targets;
+  const int64_t first = dataset_.place_of(sample) * targets.numel();
+  int64_t count = 0;
+  for (int64_t at = first; at < first + targets.numel(); ++at) {
+    count += targets.integer(at) == options_.ignore_index ? 1 : 0;
+  }
+  return count;
 }
 
 void Loader::count_ignored() {
-  if (options_.ignore_index < 0 ||
-      options_.ignore_index > std::numeric_limits<uint8_t>::max()) {
+  if (!has_ignored_) {
     return;
   }
   SamplerOptions all = sampler_;
@@ -174,14 +206,13 @@ void Loader::count_ignored() {
   all.tail = Tail::keep;
   all.batch = 0;
   all.first_position = 0;
-  const auto order = shard_indices(all, epoch_);
+  const auto order = shard_indices(all, order_);
   ignored_.assign(static_cast<size_t>(num_steps()), 0);
   for (int64_t at = sampler_.first_position; at < end_position(); ++at) {
     const auto step = (at - sampler_.first_position) / samples_of_all();
     // Padding repeats samples from the front of the order.
-    if (is_ignored(order[static_cast<size_t>(at % sampler_.size)])) {
-      ++ignored_[static_cast<size_t>(step)];
-    }
+    ignored_[static_cast<size_t>(step)] +=
+        ignored_in(order[static_cast<size_t>(at % sampler_.size)]);
   }
 }
 
@@ -226,17 +257,17 @@ bool Loader::next(Batch& batch) {
   int64_t* samples = batch.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + i * stride)];
-    batch.ignored += !ignored_.empty() && is_ignored(samples[i]) ? 1 : 0;
+    batch.ignored += has_ignored_ ? ignored_in(samples[i]) : 0;
   }
+  batch.first_position = position_of(sampler_, first);
+  batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   if (options_.images) {
     make_on_device(batch, first, stride);
   } else {
     fill_on_cpu(batch);
   }
-  batch.first_position = position_of(sampler_, first);
-  batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
-  batch.global_count =
-      global_count() - (ignored_.empty() ? 0 : ignored_[static_cast<size_t>(step_)]);
+  const int64_t ignored = has_ignored_ ? ignored_[static_cast<size_t>(step_)] : 0;
+  batch.global_count = global_count() * targets_per_sample(dataset_) - ignored;
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;
   return true;
@@ -273,57 +304,97 @@ void Loader::make_on_device(Batch& batch, int64_t first, int64_t stride) const {
   const int64_t count = batch.samples.size(0);
   const auto held = held_indices_.slice(0, first, first + count * stride, stride);
   const auto pixels = options_.images->pixels.index_select(0, held);
-  batch.inputs = table_.index_select(0, pixels.view(-1).to(at::kInt))
-                     .view({count, dataset_.channels, dataset_.height, dataset_.width});
+  std::vector<int64_t> sizes = dataset_.inputs.shape;
+  sizes.insert(sizes.begin(), count);
+  batch.inputs = table_.index_select(0, pixels.view(-1).to(at::kInt)).view(sizes);
   if (options_.pad > 0) {
     const int64_t pad = options_.pad;
-    batch.inputs =
-        at::constant_pad_nd(batch.inputs, {pad, pad, pad, pad}, normalise_(0));
+    batch.inputs = at::constant_pad_nd(
+        batch.inputs, {pad, pad, pad, pad}, converter_.pixel_normaliser()(0));
   }
   batch.targets = options_.images->labels.index_select(0, held).to(at::kLong);
 }
 
 void Loader::fill_on_cpu(const Batch& batch) const {
   const int64_t count = batch.count();
-  const int64_t* samples = batch.samples.data_ptr<int64_t>();
-  int64_t* targets = batch.targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
-    targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
+    copy_target(batch, i);
   }
-  auto* inputs = batch.inputs.data_ptr<float>();
-  const int64_t image = batch.inputs.stride(0);
+  if (dataset_.inputs.is_mapped) {
+    const int64_t end =
+        step_ * samples_per_step() + micro_ + count * options_.micro_batches;
+    read_ahead(end, end + most_samples_);
+  }
+  const int64_t elements = std::max<int64_t>(1, batch.inputs.stride(0));
   parallel_for(
-      0, count, std::max<int64_t>(1, kPixelsOfAThread / image),
-      [&](int64_t begin, int64_t end) {
-        gather(samples + begin, end - begin, inputs + begin * image);
-      });
+      0, count, std::max<int64_t>(1, kElementsOfAThread / elements),
+      [&](int64_t begin, int64_t end) { convert(batch, begin, end); });
 }
 
-void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
-  const uint8_t* pixels = dataset_.pixels.data();
-  const int64_t image_bytes = dataset_.image_bytes();
-  const int64_t first = dataset_.first_held;
-  const int64_t pad = options_.pad;
-  // Without padding, a plane is processed as one long row, because the CPU mispredicts
-  // a branch at the end of each row.
-  const int64_t rows = pad == 0 ? 1 : dataset_.height;
-  const int64_t columns = pad == 0 ? dataset_.height * dataset_.width : dataset_.width;
-  const int64_t out_width = dataset_.width + 2 * pad;
-  const int64_t plane = (dataset_.height + 2 * pad) * out_width;
-  for (int64_t i = 0; i < count; ++i) {
-    if (i + kImagesAhead < count) {
-      prefetch(pixels + (indices[i + kImagesAhead] - first) * image_bytes, image_bytes);
+const uint8_t* Loader::find(
+    const Samples& samples, const Batch& batch, int64_t i) const {
+  const int64_t sample = batch.samples.data_ptr<int64_t>()[i];
+  if (!options_.random_starts || !dataset_.is_sequence) {
+    return samples.at(dataset_.place_of(sample));
+  }
+  const int64_t num_starts = (dataset_.size - 1) * samples.numel() + 1;
+  const int64_t position = batch.first_position + i * batch.position_stride;
+  return samples.bytes.data() +
+         draw_start(num_starts, sampler_.seed, epoch_, position) *
+             static_cast<int64_t>(size_of(samples.type));
+}
+
+void Loader::copy_target(const Batch& batch, int64_t i) const {
+  const Samples& targets = dataset_.targets;
+  const uint8_t* from = find(targets, batch, i);
+  const int64_t numel = targets.numel();
+  if (targets.type == ElementType::uint8) {
+    std::copy_n(from, numel, batch.targets.data_ptr<int64_t>() + i * numel);
+  } else {
+    const int64_t bytes = targets.sample_bytes();
+    std::memcpy(
+        static_cast<uint8_t*>(batch.targets.data_ptr()) + i * bytes, from,
+        static_cast<size_t>(bytes));
+  }
+}
+
+void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
+  const Samples& inputs = dataset_.inputs;
+  const bool augments = options_.augmentation.any();
+  AugmentationDraw draw;
+  for (int64_t i = begin; i < end; ++i) {
+    if (i + kSamplesAhead < end) {
+      prefetch(find(inputs, batch, i + kSamplesAhead), inputs.sample_bytes());
     }
-    const uint8_t* from = pixels + (indices[i] - first) * image_bytes;
-    for (int64_t channel = 0; channel < dataset_.channels; ++channel) {
-      float* to =
-          out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;
-      for (int64_t row = 0; row < rows; ++row) {
-        normalise_.row(from, columns, to);
-        from += columns;
-        to += out_width;
-      }
+    if (augments) {
+      draw = draw_augmentation(
+          options_.augmentation, sampler_.seed, epoch_,
+          batch.first_position + i * batch.position_stride);
     }
+    const bool finite = converter_.convert(
+        find(inputs, batch, i), augments ? &draw : nullptr, batch.inputs.data_ptr(), i);
+    if (!finite) {
+      throw DataError(fmt::format(
+          "[data] sample {} of '{}' has an input that is not finite, expected finite "
+          "numbers; remove the sample or replace the number",
+          batch.samples.data_ptr<int64_t>()[i], dataset_.name));
+    }
+  }
+}
+
+void Loader::read_ahead(int64_t first, int64_t end) const {
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const Samples& inputs = dataset_.inputs;
+  if (!inputs.is_mapped) {
+    return;
+  }
+  end = std::min(end, static_cast<int64_t>(indices_.size()));
+  for (int64_t i = first; i < end; ++i) {
+    const auto* sample = inputs.at(dataset_.place_of(indices_[static_cast<size_t>(i)]));
+    const size_t offset = reinterpret_cast<uintptr_t>(sample) % page;
+    madvise(
+        const_cast<uint8_t*>(sample - offset),
+        static_cast<size_t>(inputs.sample_bytes()) + offset, MADV_WILLNEED);
   }
 }
 

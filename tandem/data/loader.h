@@ -4,18 +4,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tandem/data/batch.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/device_images.h"
-#include "tandem/data/normalise.h"
+#include "tandem/data/input_converter.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
 
 /// Settings of a loader.
-struct LoaderOptions {
+struct LoaderOptions : InputOptions {
   // Number of samples of this shard in a micro-batch. If the sampler divides batches
   // (SamplerOptions::batch), number of samples of all shards together.
   int64_t batch_size = 64;
@@ -28,14 +29,11 @@ struct LoaderOptions {
   // True: next() also returns a batch without samples if another shard's batch has
   // samples, so that every rank makes the same number of forward passes.
   bool empty_batches = false;
-  // Normalization: a pixel p becomes (p / 255 - mean) / std, in float32 as in
-  // torchvision.
-  double mean = 0.1307;
-  double std = 0.3081;
-  // Number of black pixels added on each side before the normalization.
-  int64_t pad = 0;
-  // Label whose samples do not count in the loss (Loss::ignore_index). If it occurs,
-  // every shard needs the labels of all shards.
+  // True: samples of a sequence (Dataset::is_sequence) start at random elements instead
+  // of multiples of their length. The start depends on (seed, epoch, position).
+  bool random_starts = false;
+  // Class whose targets do not count in the loss (Loss::ignore_index). If it occurs,
+  // every shard needs the targets of all shards.
   int64_t ignore_index = -100;
 
   // Images and labels on a device, on which the loader then makes its batches. Null:
@@ -50,17 +48,20 @@ struct LoaderOptions {
   bool pinned = false;
 };
 
-/// Sets `images` and `pinned` for a model on `placement`. If the device has enough
-/// memory for the data set (copy_to_device()), the loader makes batches on the device.
-/// Otherwise it makes batches in main memory, and the caller copies them to the device.
+/// Sets `images` and `pinned` for a model on `placement`. If the samples are images
+/// with one mean and without augmentation, and the device has enough memory for them
+/// (copy_to_device()), the loader makes batches on the device. Otherwise it makes
+/// batches in main memory, and the caller copies them to the device.
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement);
 
 /// Makes batches of one shard of a data set.
 ///
 /// seek() sets the epoch; there is no set_epoch(). The order of samples depends only on
-/// (seed, epoch). The loader gathers and normalizes bytes in one vectorized pass, into
-/// memory that it reuses. Not thread-safe; deterministic.
+/// (seed, epoch), and augmentation on (seed, epoch, position). The loader gathers and
+/// normalizes samples in one vectorized pass, into memory that it reuses. Before a
+/// batch of a mapped file, it asks the kernel to read the samples of the next batch.
+/// Not thread-safe; deterministic.
 class Loader {
  public:
   /// Constructs a loader without an epoch; call seek() before next(). Throws
@@ -89,13 +90,16 @@ class Loader {
   }
 
   /// Moves to a global position (sampler.h) in an epoch. The position and the epoch may
-  /// be lower than the current values.
-  void seek(int64_t epoch, int64_t first_position = 0);
+  /// be lower than the current values. `order` is the epoch whose order of samples is
+  /// used; by default `epoch`.
+  void seek(
+      int64_t epoch, int64_t first_position = 0, std::optional<int64_t> order = {});
 
   /// Makes the next micro-batch. Returns false at the end of the epoch. If the sampler
   /// divides batches, also returns false if the current step has no more micro-batches
   /// for this shard. The next call then starts the next step. The tensors are valid
-  /// until num_buffers more batches have been made.
+  /// until num_buffers more batches have been made. Throws DataError if an input of
+  /// float32 is not finite.
   [[nodiscard]] bool next(Batch& batch);
 
  private:
@@ -115,15 +119,21 @@ class Loader {
   // Allocates memory for a batch of `count` samples on the CPU. Allocates no inputs and
   // targets if they are made on a device.
   Batch buffer_of(int64_t count) const;
-  bool is_ignored(int64_t sample) const;
-  // Counts the ignored samples of each step from the last seek() to the end of the
+  // Returns the number of targets of a sample that are Loss::ignore_index.
+  int64_t ignored_in(int64_t sample) const;
+  // Counts the ignored targets of each step from the last seek() to the end of the
   // epoch.
   void count_ignored();
   // Returns memory for the next batch, of `count` samples. Reuses the buffers
   // round-robin.
   Batch take_buffer(int64_t count);
   void fill_on_cpu(const Batch& batch) const;
-  void gather(const int64_t* indices, int64_t count, float* out) const;
+  // Returns the first byte of the sample number `i` of a batch.
+  const uint8_t* find(const Samples& samples, const Batch& batch, int64_t i) const;
+  void copy_target(const Batch& batch, int64_t i) const;
+  void convert(const Batch& batch, int64_t begin, int64_t end) const;
+  // Asks the kernel to read the samples in indices_ from `first` to `end` - 1.
+  void read_ahead(int64_t first, int64_t end) const;
   // Makes the inputs and targets of `batch` on the device, from the samples at `first`,
   // `first` + `stride`, ... in indices_.
   void make_on_device(Batch& batch, int64_t first, int64_t stride) const;
@@ -131,11 +141,11 @@ class Loader {
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
-  Normaliser normalise_;
+  InputConverter converter_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
-  // Number of ignored samples of all shards in each step since seek(); empty if no
-  // label is ignored.
+  // Number of ignored targets of all shards in each step since seek(); empty if no
+  // target is ignored.
   std::vector<int64_t> ignored_;
   // Tensors on the device of options_.images, undefined without images. held_indices_:
   // index of each sample in options_.images, int64. table_: normalized value of each of
@@ -145,6 +155,8 @@ class Loader {
   // Maximum number of samples in a batch.
   int64_t most_samples_ = 0;
   int64_t epoch_ = -1;
+  int64_t order_ = -1;
+  bool has_ignored_ = false;
   // Position of the next micro-batch: number of steps since seek(), and index in the
   // step.
   int64_t step_ = 0;

@@ -1,9 +1,22 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "tandem/base/deadline.h"
+#include "tandem/data/dataset.h"
+
 namespace tandem {
+
+/// A named data set, with its help text and the function that loads it.
+struct DatasetEntry {
+  const char* name;
+  const char* help;
+  std::function<DatasetSplits(const Deadline&)> load;
+};
+/// Returns all named data sets.
+const std::vector<DatasetEntry>& dataset_table();
 
 /// Returns the folders in which `--data NAME` searches for a data set's files, in
 /// order. They are $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in

@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/data/description.h"
 
 namespace tandem {
 
@@ -35,6 +35,8 @@ constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
 // data.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
+constexpr Dataset DatasetSplits::*kParts[] = {
+    &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
 std::string key_of(const std::string& name_or_folder, int64_t limit) {
   return std::to_string(limit) + " " + name_or_folder;
@@ -46,20 +48,6 @@ size_t whole_pages(size_t bytes) {
 
 // --- in the child ---
 
-// Writes the description of a data set for read_description(): lines with its name,
-// hashes, sizes and class names.
-void describe(const Dataset& split, std::ostream& out) {
-  const DataHashes hashes = hashes_of(split);
-  out << split.name << '\n'
-      << hashes.images << ' ' << hashes.labels << '\n'
-      << split.size << ' ' << split.channels << ' ' << split.height << ' '
-      << split.width << ' ' << split.num_classes << ' ' << split.class_names.size()
-      << '\n';
-  for (const auto& name : split.class_names) {
-    out << name << '\n';
-  }
-}
-
 void write_pages(int fd, const void* data, size_t bytes) {
   static const char zeros[kPageBytes] = {};
   write_all(fd, data, bytes, "memory");
@@ -69,15 +57,18 @@ void write_pages(int fd, const void* data, size_t bytes) {
 void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   std::ostringstream head;
   head << key << '\n';
-  describe(splits.train, head);
-  describe(splits.test, head);
+  for (const auto part : kParts) {
+    head << describe(splits.*part);
+  }
   const std::string text = head.str();
   write_pages(fd, text.c_str(), text.size() + 1);
-  for (const auto* split : {&splits.train, &splits.test}) {
-    write_pages(
-        fd, split->pixels.data(),
-        static_cast<size_t>(split->size * split->image_bytes()));
-    write_pages(fd, split->labels.data(), static_cast<size_t>(split->size));
+  for (const auto part : kParts) {
+    const Dataset& split = splits.*part;
+    for (const auto* samples : {&split.inputs, &split.targets}) {
+      write_pages(
+          fd, samples->bytes.data(),
+          static_cast<size_t>(samples->bytes_of(split.size)));
+    }
   }
 }
 
@@ -89,10 +80,12 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     try {
-      write_splits(
-          memory, key_of(name_or_folder, limit),
-          load_dataset(name_or_folder, limit, deadline));
-      fcntl(memory, F_ADD_SEALS, kSeals);
+      const auto splits = load_dataset(name_or_folder, limit, deadline);
+      // Processes share the pages of a mapped file without a copy.
+      if (!splits.train.inputs.is_mapped) {
+        write_splits(memory, key_of(name_or_folder, limit), splits);
+        fcntl(memory, F_ADD_SEALS, kSeals);
+      }
     } catch (const std::exception& error) {
       log_debug(std::string("[data] not prepared: ") + error.what());
     }
@@ -168,41 +161,6 @@ Bytes map_memory(int memory) {
   return {data, size};
 }
 
-// Returns whether no factor is negative and no product of the first factors is greater
-// than `most`.
-bool fits(std::initializer_list<int64_t> factors, size_t most) {
-  size_t all = 1;
-  for (const int64_t factor : factors) {
-    if (factor < 0 || __builtin_mul_overflow(all, static_cast<size_t>(factor), &all) ||
-        all > most) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Parses the text of describe(). Checks all values, because any process may have set
-// the environment variable.
-std::optional<Dataset> read_description(std::istream& in, size_t most) {
-  Dataset split;
-  std::getline(in, split.name);
-  split.is_loadable = true;
-  size_t num_names = 0;
-  in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
-      split.height >> split.width >> split.num_classes >> num_names;
-  in.ignore();
-  // The first fits() checks the size of an image even if there are no samples.
-  if (!in || num_names > most ||
-      !fits({split.channels, split.height, split.width}, most) ||
-      !fits({split.size, split.channels, split.height, split.width}, most)) {
-    return std::nullopt;
-  }
-  for (size_t i = 0; i < num_names && in; ++i) {
-    std::getline(in, split.class_names.emplace_back());
-  }
-  return in ? std::optional(split) : std::nullopt;
-}
-
 // Sets `taken` to the next `bytes` bytes of `all`, and moves `offset` to the next page
 // after them. Returns false if there are not enough bytes.
 bool take_pages(const Bytes& all, size_t& offset, int64_t bytes, Bytes& taken) {
@@ -226,19 +184,25 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
   if (end == all.end() || its_key != key) {
     return std::nullopt;
   }
-  auto train = read_description(lines, all.size());
-  auto test = read_description(lines, all.size());
-  if (!train || !test) {
-    return std::nullopt;
-  }
-  size_t offset = whole_pages(head.size() + 1);
-  for (auto* split : {&*train, &*test}) {
-    if (!take_pages(all, offset, split->size * split->image_bytes(), split->pixels) ||
-        !take_pages(all, offset, split->size, split->labels)) {
+  DatasetSplits splits;
+  for (const auto part : kParts) {
+    auto split = read_description(lines, all.size());
+    if (!split) {
       return std::nullopt;
     }
+    splits.*part = std::move(*split);
   }
-  return DatasetSplits{std::move(*train), std::move(*test)};
+  size_t offset = whole_pages(head.size() + 1);
+  for (const auto part : kParts) {
+    Dataset& split = splits.*part;
+    for (auto* samples : {&split.inputs, &split.targets}) {
+      const int64_t bytes = samples->bytes_of(split.size);
+      if (!take_pages(all, offset, bytes, samples->bytes)) {
+        return std::nullopt;
+      }
+    }
+  }
+  return splits;
 }
 
 std::optional<DatasetSplits> find_prepared(

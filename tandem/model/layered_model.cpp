@@ -1,4 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -30,7 +32,9 @@ LayerState make_state(
 class LayersToGraph {
  public:
   LayersToGraph(const std::vector<Layer>& layers, const ModelOptions& options)
-      : options_(options), shape_(options.input) {
+      : options_(options),
+        shape_(image_of(options.input)),
+        flat_(options.input.size() == 1) {
     if (!layers.empty() && layers.front().kind == LayerKind::linear) {
       flat_ = true;
       shape_ = {layers.front().in, 1, 1};
@@ -91,7 +95,7 @@ class LayersToGraph {
   const ModelOptions& options_;
   Graph graph_;
   InputShape shape_;
-  // True after a layer that makes one row of features from each sample.
+  // True if each sample is one row of features, at the start or after a layer.
   bool flat_ = false;
   ValueId last_ = 0;
   // Dropout masks depend on the index of the layer, without the nodes that count
@@ -162,6 +166,19 @@ class FunctionModel : public Model {
 };
 
 }  // namespace
+
+InputShape image_of(const std::vector<int64_t>& sample) {
+  if (sample.size() == 3) {
+    return {sample[0], sample[1], sample[2]};
+  }
+  if (sample.size() != 1) {
+    throw ConfigError(fmt::format(
+        "[model] a sample has the shape [{}], but the model expects images (channels, "
+        "height, width) or features (one size); change --model or --data",
+        fmt::join(sample, ", ")));
+  }
+  return {sample[0], 1, 1};
+}
 
 std::vector<NamedTensor> Model::state() const {
   auto all = parameters();

@@ -57,16 +57,23 @@ class Model {
   virtual void keep_nodes(const NodeRange& range);
 };
 
-/// Size of one sample: an image, or features as channels of 1 x 1.
+/// Size of the values between two layers: an image, or features as channels of 1 x 1.
 struct InputShape {
   int64_t channels = 1;
-  int64_t height = 28;
-  int64_t width = 28;
+  int64_t height = 1;
+  int64_t width = 1;
 };
+
+/// Returns the shape {channels, height, width} or {features} of a sample. Throws
+/// ConfigError for another number of sizes.
+[[nodiscard]] InputShape image_of(const std::vector<int64_t>& sample);
 
 /// Options of a layered model.
 struct ModelOptions {
-  InputShape input;
+  // Sizes of one sample.
+  std::vector<int64_t> input = {1, 28, 28};
+  // True: inputs are indices of int64 instead of numbers of `dtype`.
+  bool index_input = false;
   int64_t num_classes = 10;
   // The initial weights are those of Python's model after torch.manual_seed(seed).
   uint64_t seed = 0;

@@ -14,15 +14,17 @@ namespace tandem {
 namespace {
 
 void check_input(
-    const Graph& graph, const std::string& path, const InputShape& images) {
-  const auto expected = batch_shape({images.channels, images.height, images.width});
+    const Graph& graph, const std::string& path, const ModelOptions& options) {
+  const auto expected = batch_shape(options.input);
   const Value& input = graph.value(graph.input);
-  if (!at::isFloatingType(input.dtype)) {
+  if (at::isFloatingType(input.dtype) == options.index_input) {
     throw ConfigError(fmt::format(
-        "[model] the input of '{}' is of {}, but images are of floating point; export "
-        "a "
-        "network that accepts float32",
-        path, c10::toString(input.dtype)));
+        "[model] the input of '{}' is of {}, but the data has {}; export a network "
+        "that "
+        "accepts {}",
+        path, c10::toString(input.dtype),
+        options.index_input ? "indices" : "numbers of floating point",
+        options.index_input ? "int64" : "float32"));
   }
   if (input.shape != expected) {
     throw ConfigError(fmt::format(
@@ -55,7 +57,7 @@ std::unique_ptr<Model> load_model_file(
     return load_script_model(path);
   }
   Graph graph = read_pt2(path);
-  check_input(graph, path, options.input);
+  check_input(graph, path, options);
   convert(graph, options.dtype);
   return make_graph_model(
       std::move(graph), {options.stack_statistics, options.dropout});

@@ -10,13 +10,14 @@ namespace {
 
 // Returns the number of features after these layers, which end with flatten().
 int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
-  InputShape shape = o.input;
+  const InputShape image = image_of(o.input);
+  InputShape shape = image;
   for (const auto& layer : layers) {
     shape = output_of(layer, shape);
     if (shape.height < 1 || shape.width < 1) {
       throw ConfigError(
-          "[model] images of " + std::to_string(o.input.height) + "x" +
-          std::to_string(o.input.width) +
+          "[model] images of " + std::to_string(image.height) + "x" +
+          std::to_string(image.width) +
           " are too small for this model's convolutions and pools; choose another "
           "--model");
     }
@@ -32,7 +33,7 @@ std::vector<Layer> followed_by(
 
 std::vector<Layer> net(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", o.input.channels, 32, 3),
+      conv2d("conv1", image_of(o.input).channels, 32, 3),
       relu(),
       conv2d("conv2", 32, 64, 3),
       relu(),
@@ -46,7 +47,7 @@ std::vector<Layer> net(const ModelOptions& o) {
 
 std::vector<Layer> convnet(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("cn1", o.input.channels, 16, 3),
+      conv2d("cn1", image_of(o.input).channels, 16, 3),
       relu(),
       conv2d("cn2", 16, 32, 3),
       relu(),
@@ -61,7 +62,7 @@ std::vector<Layer> convnet(const ModelOptions& o) {
 // The tutorial's summary shows fc1 with 64 inputs, which needs a third pool.
 std::vector<Layer> net5x5(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", o.input.channels, 8, 5),
+      conv2d("conv1", image_of(o.input).channels, 8, 5),
       max_pool2d(2),
       relu(),
       conv2d("conv2", 8, 16, 5),
@@ -81,7 +82,7 @@ std::vector<Layer> simplenet(const ModelOptions& o) {
 
 std::vector<Layer> lenet3x3(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", o.input.channels, 32, 3),
+      conv2d("conv1", image_of(o.input).channels, 32, 3),
       relu(),
       max_pool2d(2),
       conv2d("conv2", 32, 64, 3),
@@ -95,7 +96,7 @@ std::vector<Layer> lenet3x3(const ModelOptions& o) {
 
 std::vector<Layer> convnet_bn(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("layer1.0", o.input.channels, 16, 5, 2),
+      conv2d("layer1.0", image_of(o.input).channels, 16, 5, 2),
       batch_norm2d("layer1.1", 16),
       relu(),
       max_pool2d(2),

@@ -4,14 +4,13 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/sha256.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
-#include "tandem/config/fields.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/data/normalization.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
@@ -38,9 +37,8 @@ void record_for_stages(
   if (!has_trait(config.strategy.kind, kHasStages) || model.graph() != nullptr) {
     return;
   }
-  const InputShape& image = options.input;
-  const std::string reason =
-      model.record_graph({image.channels, image.height, image.width}, options.dtype);
+  const std::string reason = model.record_graph(
+      options.input, options.index_input ? at::kLong : options.dtype);
   if (!reason.empty()) {
     throw ConfigError(
         "[model] a pipeline needs the layers of the model, but " + reason +
@@ -61,8 +59,7 @@ std::unique_ptr<Model> model_of(
         "[model] --buffers sync does not apply to the program's own model, which "
         "computes its batch norm; change --buffers to broadcast or average");
   }
-  ModelOptions options = model_options(
-      config, {train.channels, train.height, train.width}, train.num_classes);
+  ModelOptions options = model_options(config, train);
   if (statistics != nullptr) {
     options.stack_statistics = [statistics](const at::Tensor& mine) {
       return statistics->stack(mine);
@@ -270,12 +267,16 @@ Assembly assemble(
   return parts;
 }
 
-ModelOptions model_options(
-    const RunConfig& config, const InputShape& image, int64_t num_classes) {
+ModelOptions model_options(const RunConfig& config, const Dataset& data) {
   const int64_t border = 2 * row_of(config.model.kind).pad;
   ModelOptions options;
-  options.input = {image.channels, image.height + border, image.width + border};
-  options.num_classes = num_classes;
+  options.input = data.inputs.shape;
+  if (border > 0) {
+    const InputShape image = image_of(options.input);
+    options.input = {image.channels, image.height + border, image.width + border};
+  }
+  options.index_input = data.has_indices();
+  options.num_classes = data.num_classes;
   options.seed = static_cast<uint64_t>(config.training.seed);
   options.dtype = numerics_of(config.exec).storage;
   options.dropout = config.model.dropout;
@@ -303,66 +304,16 @@ Loss loss_of(const RunConfig& config, const Graph* graph) {
   return loss;
 }
 
-LoaderOptions loader_options(const RunConfig& config) {
+LoaderOptions loader_options(const RunConfig& config, const Dataset& data) {
+  DataOptions settled = config.data;
+  settle_normalization(settled, data);
   LoaderOptions options;
   options.batch_size = config.training.batch_size;
-  options.mean = config.data.mean;
-  options.std = config.data.std;
+  options.mean = settled.mean.values();
+  options.std = settled.std.values();
   options.pad = row_of(config.model.kind).pad;
   options.ignore_index = config.model.ignore_index;
   return options;
-}
-
-std::map<std::string, std::string> describe_model(
-    const RunConfig& config, const Dataset& dataset) {
-  std::map<std::string, std::string> facts = {
-      {"model", config.model.model()},
-      {"loss", name_of(config.model.loss)},
-      {"ignore_index", std::to_string(config.model.ignore_index)},
-      {"data", config.data.source},
-      {"mean", fmt::format("{}", config.data.mean)},
-      {"std", fmt::format("{}", config.data.std)},
-      {"channels", std::to_string(dataset.channels)},
-      {"height", std::to_string(dataset.height)},
-      {"width", std::to_string(dataset.width)},
-      {"num_classes", std::to_string(dataset.num_classes)},
-      {"class_names", join(dataset.class_names, "\n")},
-  };
-  if (config.model.kind == ModelKind::file) {
-    facts[kModelHash] = sha256_of_file(network_file(config));
-  }
-  return facts;
-}
-
-std::vector<std::string> class_names_of(
-    const std::map<std::string, std::string>& description, int64_t num_classes) {
-  const auto found = description.find("class_names");
-  auto names = split(found == description.end() ? "" : found->second, '\n');
-  if (static_cast<int64_t>(names.size()) != num_classes) {
-    names.clear();
-    for (int64_t i = 0; i < num_classes; ++i) {
-      names.push_back(std::to_string(i));
-    }
-  }
-  return names;
-}
-
-RunConfig config_from(const std::map<std::string, std::string>& description) {
-  RunConfig config;
-  for (const std::string key :
-       {"model", "loss", "data", "mean", "std", "ignore_index"}) {
-    const auto found = description.find(key);
-    if (found == description.end() && key == "ignore_index") {
-      continue;  // a checkpoint of an older version
-    }
-    if (found == description.end()) {
-      throw DataError(
-          "[checkpoint] the file has no " + key +
-          "; only tandem's own checkpoints can be evaluated");
-    }
-    set_field(config, find_field(key, "checkpoint"), found->second, "checkpoint");
-  }
-  return config;
 }
 
 }  // namespace tandem

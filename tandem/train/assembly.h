@@ -58,10 +58,8 @@ struct Assembly {
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
     const Placement& placement = {});
 
-/// Returns the options of a config's model for images of this size, without the pixels
-/// that the loader adds.
-[[nodiscard]] ModelOptions model_options(
-    const RunConfig& config, const InputShape& image, int64_t num_classes);
+/// Returns the options of a config's model for the samples of a data set.
+[[nodiscard]] ModelOptions model_options(const RunConfig& config, const Dataset& data);
 
 /// Returns the model that a config selects, a built-in model or a network file, with
 /// its initial values. Throws the errors of make_model() and load_model_file().
@@ -73,24 +71,9 @@ struct Assembly {
 /// otherwise cross_entropy.
 [[nodiscard]] Loss loss_of(const RunConfig& config, const Graph* graph = nullptr);
 
-/// Returns the loader options that turn images into inputs of the config's model.
-[[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
-
-// Key in the result of describe_model() for the SHA-256 of the network file.
-constexpr const char* kModelHash = "model_sha256";
-
-/// Returns a description of a model and its data, which a checkpoint stores.
-[[nodiscard]] std::map<std::string, std::string> describe_model(
-    const RunConfig& config, const Dataset& dataset);
-
-/// Returns the names of the classes in a result of describe_model(). If it does not
-/// have `num_classes` names, returns the numbers of the classes, from 0.
-[[nodiscard]] std::vector<std::string> class_names_of(
-    const std::map<std::string, std::string>& description, int64_t num_classes);
-
-/// Returns a config for the evaluation of a checkpoint. `description` is the result of
-/// describe_model() in the checkpoint. Throws DataError if an entry is missing.
-[[nodiscard]] RunConfig config_from(
-    const std::map<std::string, std::string>& description);
+/// Returns the loader options that turn samples of a data set into inputs of the
+/// config's model.
+[[nodiscard]] LoaderOptions loader_options(
+    const RunConfig& config, const Dataset& data);
 
 }  // namespace tandem

@@ -19,18 +19,6 @@ namespace tandem {
 
 namespace {
 
-int64_t size_in(
-    const std::map<std::string, std::string>& description, const std::string& key) {
-  const auto found = description.find(key);
-  const auto value =
-      found == description.end() ? std::nullopt : parse_number<int64_t>(found->second);
-  if (!value || *value < 1) {
-    throw DataError(
-        "[checkpoint] the file has no " + key + "; use a checkpoint of `tandem train`");
-  }
-  return *value;
-}
-
 bool is_float64(const SafetensorsFile& file) {
   return std::any_of(
       file.tensors.begin(), file.tensors.end(), [](const NamedTensor& entry) {
@@ -50,9 +38,9 @@ void check_is_checkpoint(const std::string& path) {
 }
 
 RunConfig config_of_checkpoint(
-    const std::string& checkpoint,
-    const std::map<std::string, std::string>& description, const std::string& network) {
-  RunConfig config = config_from(description);
+    const std::string& checkpoint, const CheckpointFacts& facts,
+    const std::string& network) {
+  RunConfig config = config_from(facts);
   ModelSettings& model = config.model;
   if (is_built_in(model.kind) && !network.empty()) {
     throw ConfigError(fmt::format(
@@ -60,10 +48,9 @@ RunConfig config_of_checkpoint(
         network, checkpoint, name_of(model.kind)));
   }
   if (model.kind == ModelKind::file || !network.empty()) {
-    const auto hash = description.find(kModelHash);
+    const auto hash = facts.find(kModelHash);
     model.file = network_file_of(
-        {checkpoint, model.file, hash == description.end() ? "" : hash->second},
-        network);
+        {checkpoint, model.file, hash == facts.end() ? "" : hash->second}, network);
     model.kind = ModelKind::file;
   }
   return config;
@@ -78,7 +65,6 @@ CheckpointModel load_checkpoint_model(
                         ? parse_model_file(read_file(path), path)
                         : read_model(path, weights);
   CheckpointModel loaded;
-  loaded.description = file.metadata;
   loaded.config = own ? config_from(file.metadata)
                       : config_of_checkpoint(path, file.metadata, network);
   if (!own && loaded.config.model.kind == ModelKind::custom) {
@@ -89,15 +75,10 @@ CheckpointModel load_checkpoint_model(
         "weights with tandem export --out NET.safetensors");
   }
   loaded.config.exec.precision = is_float64(file) ? Precision::fp64 : Precision::fp32;
-  loaded.image = {
-      size_in(file.metadata, "channels"), size_in(file.metadata, "height"),
-      size_in(file.metadata, "width")};
-  loaded.num_classes = size_in(file.metadata, "num_classes");
+  loaded.format = format_from(file.metadata);
   loaded.model =
       own ? std::move(own)
-          : make_model(
-                loaded.config,
-                model_options(loaded.config, loaded.image, loaded.num_classes));
+          : make_model(loaded.config, model_options(loaded.config, loaded.format));
   const auto state = loaded.model->state();
   check_fits("checkpoint", path, file.tensors, state, Fit::exact);
   copy_values(file.tensors, state);
@@ -108,9 +89,8 @@ CheckpointModel load_checkpoint_graph(
     const std::string& checkpoint, const std::string& network,
     CheckpointWeights weights) {
   auto loaded = load_checkpoint_model(checkpoint, network, weights);
-  const InputShape& image = loaded.image;
   const std::string reason = loaded.model->record_graph(
-      {image.channels, image.height, image.width}, at::kFloat);
+      loaded.format.inputs.shape, loaded.format.has_indices() ? at::kLong : at::kFloat);
   if (!reason.empty()) {
     throw ConfigError(
         "[model] the model of '" + checkpoint + "' has no graph: " + reason +

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/config/run_config.h"
 #include "tandem/model/model.h"
+#include "tandem/train/checkpoint_facts.h"
 
 namespace tandem {
 
@@ -14,26 +14,21 @@ namespace tandem {
 void check_is_checkpoint(const std::string& path);
 
 /// Returns a config for the use of a checkpoint, with the path of its network file.
-/// `description` has the facts that the checkpoint stores (describe_model()). `network`
-/// is the path of the network file; "" selects the copy in the run's directory
-/// (checkpoint/network_file.h).
+/// `network` is the path of the network file; "" selects the copy in the run's
+/// directory (checkpoint/network_file.h).
 ///
 /// Throws the errors of config_from() and network_file_of(). Throws ConfigError if the
 /// checkpoint's model is built in and `network` is not "".
 [[nodiscard]] RunConfig config_of_checkpoint(
-    const std::string& checkpoint,
-    const std::map<std::string, std::string>& description, const std::string& network);
+    const std::string& checkpoint, const CheckpointFacts& facts,
+    const std::string& network);
 
 /// Model of a checkpoint.
 struct CheckpointModel {
   // Settings that the checkpoint stores: model, loss, data, mean and std.
   RunConfig config;
-  // Facts that the checkpoint stores, such as the names of the classes
-  // (describe_model()).
-  std::map<std::string, std::string> description;
-  // Size of an image, without the pixels that the loader adds.
-  InputShape image;
-  int64_t num_classes = 0;
+  // The data of the training, without samples.
+  Dataset format;
   // The model with the checkpoint's parameters and buffers.
   std::unique_ptr<Model> model;
 };

@@ -23,25 +23,17 @@ namespace tandem {
 
 namespace {
 
-// Throws ConfigError if the images do not have the shape that the model accepts. The
-// checkpoint contains this shape.
-void check_images(
-    const std::map<std::string, std::string>& description, const Dataset& data) {
-  std::vector<std::string> sizes;
-  for (const char* key : {"channels", "height", "width"}) {
-    const auto found = description.find(key);
-    if (found == description.end()) {
-      return;
-    }
-    sizes.push_back(found->second);
-  }
-  const std::string wanted = join(sizes, "x");
-  const std::string found =
-      fmt::format("{}x{}x{}", data.channels, data.height, data.width);
-  if (found != wanted) {
+// Throws ConfigError if the samples differ in shape or type from those of the training.
+void check_format(const Dataset& data, const Dataset& format) {
+  const auto text_of = [](const Dataset& one) {
+    return (one.has_images() ? "images" : name_of(one.inputs.type)) + std::string(" ") +
+           shape_text(one.inputs.shape);
+  };
+  if (text_of(data) != text_of(format)) {
     throw ConfigError(
-        "[data] the images of " + data.name + " are " + found +
-        ", but this model was trained on " + wanted + "; choose another --data");
+        "[data] the samples of " + data.name + " are " + text_of(data) +
+        ", but this model was trained on " + text_of(format) +
+        "; choose another --data");
   }
 }
 
@@ -124,7 +116,7 @@ StepContext evaluation_context() {
 // Returns the samples on which a checkpoint is evaluated.
 Dataset samples_of(
     const CheckpointEvaluation& options, const std::string& source,
-    const std::map<std::string, std::string>& description) {
+    const Dataset& format) {
   Dataset data;
   if (options.dataset) {
     data = first_samples(*options.dataset, options.limit);
@@ -133,10 +125,8 @@ Dataset samples_of(
     data = options.training_part ? std::move(splits.train) : std::move(splits.test);
   }
   // Uses the classes of the model, because the samples may not include every class.
-  if (const auto found = description.find("num_classes"); found != description.end()) {
-    data.num_classes = parse_number<int64_t>(found->second).value_or(data.num_classes);
-  }
-  data.class_names = class_names_of(description, data.num_classes);
+  data.num_classes = format.num_classes;
+  data.class_names = format.class_names;
   check_samples(data, data.num_classes);
   return data;
 }
@@ -202,9 +192,10 @@ TestReport evaluate_checkpoint(
   if (!options.data.empty()) {
     config.data.source = options.data;
   }
-  const Dataset data = samples_of(options, config.data.source, description);
+  const Dataset format = format_from(description);
+  const Dataset data = samples_of(options, config.data.source, format);
   if (model == nullptr) {
-    check_images(description, data);
+    check_format(data, format);
   }
   const auto comm = make_single_communicator();
   return within_device_memory(
@@ -213,7 +204,7 @@ TestReport evaluate_checkpoint(
             config, data, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
         load_model_state(path, &state, options.weights);
-        LoaderOptions loading = loader_options(config);
+        LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
         return evaluate_alone(*parts.executor, data, loading, options.after_batch);

@@ -31,7 +31,7 @@ namespace tandem {
 
 /// A batch of an evaluation and the outputs of the model.
 struct EvaluatedBatch {
-  // The data set, with the classes of the checkpoint (class_names_of()).
+  // The data set, with the classes of the checkpoint (format_from()).
   const Dataset& data;
   // Batch::samples is defined. Its samples are in the order of the data set.
   const Batch& batch;

@@ -53,7 +53,7 @@ class PredictionRows {
     for (int64_t i = 0; i < output.size(0); ++i, row += output.size(1)) {
       append_number(rows_, samples[i]);
       if (labelled_) {
-        add_name(evaluated.data.labels[static_cast<size_t>(samples[i])]);
+        add_name(evaluated.data.targets.integer(evaluated.data.place_of(samples[i])));
       }
       add_name(prediction[i]);
       for (int64_t j = 0; j < output.size(1); ++j) {
@@ -101,10 +101,10 @@ bool settle_labels(CheckpointEvaluation& options) {
   if (!options.dataset && std::filesystem::is_regular_file(options.data, ignored)) {
     options.dataset = load_images(options.data);
   }
-  if (!options.dataset || !options.dataset->labels.empty()) {
+  if (!options.dataset || !options.dataset->targets.bytes.empty()) {
     return true;
   }
-  options.dataset->labels =
+  options.dataset->targets.bytes =
       std::vector<uint8_t>(static_cast<size_t>(options.dataset->size));
   return false;
 }

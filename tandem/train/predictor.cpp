@@ -1,10 +1,9 @@
 #include "tandem/train/predictor.h"
 
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -16,19 +15,24 @@ namespace tandem {
 
 namespace {
 
+at::ScalarType scalar_type_of(ElementType type) {
+  return type == ElementType::uint8     ? at::kByte
+         : type == ElementType::float32 ? at::kFloat
+                                        : at::kLong;
+}
+
 // Throws ConfigError unless `batch` contains samples of a shape and is `described`.
 void check_batch(
-    const at::Tensor& batch, const InputShape& sample, bool fits,
-    const char* described) {
-  const std::vector<int64_t> sizes = {sample.channels, sample.height, sample.width};
-  if (fits && batch.dim() == 4 && batch.sizes().slice(1) == at::IntArrayRef(sizes)) {
+    const at::Tensor& batch, const std::vector<int64_t>& sample, bool fits,
+    const std::string& described) {
+  if (fits && batch.dim() > 0 && batch.sizes().slice(1) == at::IntArrayRef(sample)) {
     return;
   }
   throw ConfigError(fmt::format(
-      "[predict] the batch is {} of shape {}, expected {} of shape [samples, {}, {}, "
-      "{}]; change the tensor",
+      "[predict] the batch is {} of shape {}, expected {} of shape [samples, {}]; "
+      "change the tensor",
       c10::toString(batch.scalar_type()), c10::str(batch.sizes()), described,
-      sample.channels, sample.height, sample.width));
+      fmt::join(sample, ", ")));
 }
 
 at::ScalarType dtype_of(const Model& model) {
@@ -39,49 +43,55 @@ at::ScalarType dtype_of(const Model& model) {
 }  // namespace
 
 Predictor::Predictor(
-    std::unique_ptr<Model> model, const InputShape& image, int64_t pad,
-    const Normaliser& normalise, std::vector<std::string> class_names)
+    std::unique_ptr<Model> model, Dataset format, const InputOptions& options)
     : model_(std::move(model)),
       dtype_(dtype_of(*model_)),
-      image_(image),
-      pad_(pad),
-      normalise_(normalise),
-      class_names_(std::move(class_names)) {}
+      format_(std::move(format)),
+      converter_(format_, options) {}
 
 at::Tensor Predictor::operator()(const at::Tensor& inputs) const {
-  const int64_t border = 2 * pad_;
+  const bool is_index = format_.has_indices();
   check_batch(
-      inputs, {image_.channels, image_.height + border, image_.width + border},
-      at::isFloatingType(inputs.scalar_type()), "floating point");
+      inputs, converter_.shape(),
+      is_index ? inputs.scalar_type() == at::kLong
+               : at::isFloatingType(inputs.scalar_type()),
+      is_index ? "int64" : "floating point");
   const c10::AutoGradMode no_grad(false);
   ForwardContext evaluation;
   evaluation.training = false;
-  return model_->forward(inputs.to(dtype_), evaluation);
+  return model_->forward(is_index ? inputs : inputs.to(dtype_), evaluation);
 }
 
-at::Tensor Predictor::preprocess(const at::Tensor& images) const {
+at::Tensor Predictor::preprocess(const at::Tensor& samples) const {
+  const ElementType type = format_.inputs.type;
   check_batch(
-      images, image_, images.scalar_type() == at::kByte && images.is_cpu(),
-      "uint8 on the CPU");
-  const at::Tensor pixels = images.contiguous();
-  const auto inputs = at::empty(pixels.sizes(), at::kFloat);
-  normalise_.row(pixels.data_ptr<uint8_t>(), pixels.numel(), inputs.data_ptr<float>());
-  return pad_ == 0
-             ? inputs
-             : at::constant_pad_nd(inputs, {pad_, pad_, pad_, pad_}, normalise_(0));
+      samples, format_.inputs.shape,
+      samples.scalar_type() == scalar_type_of(type) && samples.is_cpu(),
+      std::string(name_of(type)) + " on the CPU");
+  const at::Tensor numbers = samples.contiguous();
+  const auto* from = static_cast<const uint8_t*>(numbers.data_ptr());
+  const auto inputs = converter_.make_batch(samples.size(0), at::kCPU);
+  for (int64_t i = 0; i < samples.size(0); ++i) {
+    if (!converter_.convert(from, nullptr, inputs.data_ptr(), i)) {
+      throw DataError(fmt::format(
+          "[predict] sample {} of the batch has a number that is not finite, expected "
+          "finite numbers; change the tensor",
+          i));
+    }
+    from += format_.inputs.sample_bytes();
+  }
+  return inputs;
 }
 
 Predictor load_model(
     const std::string& path, std::unique_ptr<Model> model, CheckpointWeights weights) {
   CheckpointModel loaded = load_checkpoint_model(path, "", weights, std::move(model));
-  const LoaderOptions loading = loader_options(loaded.config);
-  Predictor predictor(
-      std::move(loaded.model), loaded.image, loading.pad,
-      Normaliser(loading.mean, loading.std),
-      class_names_of(loaded.description, loaded.num_classes));
-  const InputShape& image = predictor.image_shape();
+  const LoaderOptions loading = loader_options(loaded.config, loaded.format);
+  Predictor predictor(std::move(loaded.model), std::move(loaded.format), loading);
+  std::vector<int64_t> sizes = predictor.sample_shape();
+  sizes.insert(sizes.begin(), 1);
   predictor(predictor.preprocess(
-      at::zeros({1, image.channels, image.height, image.width}, at::kByte)));
+      at::zeros(sizes, scalar_type_of(predictor.format_.inputs.type))));
   return predictor;
 }
 

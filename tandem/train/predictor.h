@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/data/normalise.h"
+#include "tandem/data/input_converter.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -32,37 +32,38 @@ class Predictor {
   /// Throws ConfigError if `inputs` has another shape.
   at::Tensor operator()(const at::Tensor& inputs) const;
 
-  /// Converts images to inputs of the network, as in the training: normalizes pixels by
-  /// the run's mean and std, and adds the pixels at the borders that the network needs.
+  /// Converts samples to inputs of the network, as in the training: normalizes numbers
+  /// by the run's mean and std, and adds the pixels at the borders that the network
+  /// needs.
   ///
-  /// `images` is uint8 on the CPU, samples x channels x height x width, with the sizes
-  /// of image_shape(). Returns float32. Throws ConfigError for other images.
-  at::Tensor preprocess(const at::Tensor& images) const;
+  /// `samples` is on the CPU, has the type of the training's samples, such as uint8 for
+  /// images, and the sizes of sample_shape() after the number of samples. Returns
+  /// float32, or int64 for indices. Throws ConfigError for other samples. Throws
+  /// DataError if a number is not finite.
+  at::Tensor preprocess(const at::Tensor& samples) const;
 
-  /// Returns the size of an image before preprocess().
-  const InputShape& image_shape() const {
-    return image_;
+  /// Returns the sizes of a sample before preprocess(), such as {channels, height,
+  /// width}.
+  const std::vector<int64_t>& sample_shape() const {
+    return format_.inputs.shape;
   }
 
   /// Returns the names of the classes, in the order of the outputs; their numbers if
   /// the data of the training had no names.
   const std::vector<std::string>& class_names() const {
-    return class_names_;
+    return format_.class_names;
   }
 
  private:
   friend Predictor load_model(
       const std::string&, std::unique_ptr<Model>, CheckpointWeights);
-  Predictor(
-      std::unique_ptr<Model> model, const InputShape& image, int64_t pad,
-      const Normaliser& normalise, std::vector<std::string> class_names);
+  Predictor(std::unique_ptr<Model> model, Dataset format, const InputOptions& options);
 
   std::unique_ptr<Model> model_;
   at::ScalarType dtype_ = at::kFloat;
-  InputShape image_;
-  int64_t pad_;
-  Normaliser normalise_;
-  std::vector<std::string> class_names_;
+  // The data of the training, without samples.
+  Dataset format_;
+  InputConverter converter_;
 };
 
 /// Loads the network of a checkpoint for predictions. `path` is the directory of a run

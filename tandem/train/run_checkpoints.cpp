@@ -10,6 +10,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/rank_files.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/train/checkpoint_facts.h"
 
 namespace tandem {
 
@@ -86,7 +87,7 @@ std::string RunCheckpoints::newest() {
 CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
-    texts_.description = describe_model(config_, train_);
+    texts_.description = facts_of(config_, train_);
     texts_.config = to_toml(config_);
     texts_.data = to_text(data_);
   }

@@ -15,6 +15,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
+#include "tandem/data/normalization.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/update/arena_update.h"
 #include "tandem/train/agreement/agreement.h"
@@ -87,7 +88,7 @@ class Trainer {
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
-        test_loading_(loader_options(config_)) {
+        test_loading_(loader_options(config_, data_.train)) {
     test_loading_.batch_size = config_.output.eval_batch_size;
     use_device(test_loading_, data.test, placement_);
   }
@@ -560,7 +561,8 @@ Summary train(
   stop_on_sigusr1(config.output.on_sigusr1 == OnSigusr1::stop);
   const int64_t limit = config.data.limit;
   const DatasetSplits data{
-      first_samples(all_data.train, limit), first_samples(all_data.test, limit)};
+      first_samples(all_data.train, limit), first_samples(all_data.test, limit),
+      first_samples(all_data.validation, limit)};
   // Labels of both parts must be classes of the training part, as the model's outputs
   // are.
   check_samples(data.train, data.train.num_classes);
@@ -573,6 +575,7 @@ Summary train(
   comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
   settled.data.source = recorded_name(data.train);
+  settle_normalization(settled.data, data.train);
   settled.exec.precision = own.placement.is_elsewhere()
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);

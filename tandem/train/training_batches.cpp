@@ -33,7 +33,9 @@ int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
 LoaderOptions training_loader_options(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     const Placement& placement) {
-  LoaderOptions options = loader_options(config);
+  LoaderOptions options = loader_options(config, train);
+  options.augmentation = parse_augmentation(config.data.augment);
+  options.random_starts = true;
   options.micro_batches = config.training.accumulate;
   options.num_buffers = config.training.accumulate + 1;
   options.empty_batches = parts.statistics != nullptr;
@@ -120,7 +122,7 @@ void TrainingBatches::check(const Position& position) {
 
 void TrainingBatches::begin(const Position& position) {
   const int64_t order = sampler_epoch(config_, position.epoch);
-  loader_.seek(order, position.samples_in_epoch);
+  loader_.seek(position.epoch, position.samples_in_epoch, order);
   audit_.begin(position.epoch, order, position.samples_in_epoch);
 }
 

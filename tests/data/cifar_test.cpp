@@ -49,18 +49,16 @@ TEST(Cifar, RecordsComeInTheOrderOfTheFiles) {
   const auto& [train, test] = splits;
   EXPECT_EQ(train.size, 6);
   EXPECT_EQ(test.size, 2);
-  EXPECT_THAT(train.labels, ElementsAre(0, 1, 2, 3, 4, 5));
-  EXPECT_THAT(test.labels, ElementsAre(6, 7));
-  EXPECT_EQ(train.channels, 3);
-  EXPECT_EQ(train.height, 32);
-  EXPECT_EQ(train.width, 32);
+  EXPECT_THAT(train.targets.bytes, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(test.targets.bytes, ElementsAre(6, 7));
+  EXPECT_THAT(train.inputs.shape, ElementsAre(3, 32, 32));
   EXPECT_EQ(train.num_classes, 10);
   EXPECT_EQ(train.class_names.at(9), "truck");
   std::string pixels;
   for (int image = 0; image < 6; ++image) {
     pixels += record(0, image).substr(1);
   }
-  EXPECT_EQ(std::string(train.pixels.begin(), train.pixels.end()), pixels);
+  EXPECT_EQ(std::string(train.inputs.bytes.begin(), train.inputs.bytes.end()), pixels);
 }
 
 TEST(Cifar, AFileWithoutWholeRecordsIsReported) {

@@ -47,14 +47,12 @@ TEST(Dataset, FolderOfIdxFilesIsLoaded) {
   write_folder(scratch / "data");
   const DatasetSplits splits = load_dataset(scratch / "data");
   EXPECT_EQ(splits.train.size, 4);
-  EXPECT_EQ(splits.train.channels, 1);
-  EXPECT_EQ(splits.train.height, 2);
-  EXPECT_EQ(splits.train.width, 5);
+  EXPECT_THAT(splits.train.inputs.shape, ElementsAre(1, 2, 5));
   EXPECT_EQ(splits.train.image_bytes(), 10);
-  EXPECT_EQ(splits.train.pixels, std::vector<uint8_t>(40, 7));
-  EXPECT_THAT(splits.train.labels, ElementsAre(0, 3, 1, 5));
+  EXPECT_EQ(splits.train.inputs.bytes, std::vector<uint8_t>(40, 7));
+  EXPECT_THAT(splits.train.targets.bytes, ElementsAre(0, 3, 1, 5));
   EXPECT_EQ(splits.test.size, 3);
-  EXPECT_EQ(splits.test.pixels, std::vector<uint8_t>(30, 9));
+  EXPECT_EQ(splits.test.inputs.bytes, std::vector<uint8_t>(30, 9));
   // The test part's largest label is 3, and both must agree.
   EXPECT_EQ(splits.train.num_classes, 6);
   EXPECT_EQ(splits.test.num_classes, 6);
@@ -166,14 +164,13 @@ TEST(Dataset, WrittenDigitsRoundTrip) {
   const DatasetSplits splits = load_idx_folder(scratch / "digits");
   EXPECT_EQ(splits.train.size, 30);
   EXPECT_EQ(splits.test.size, 20);
-  EXPECT_EQ(splits.train.height, 28);
-  EXPECT_EQ(splits.train.width, 28);
+  EXPECT_THAT(splits.train.inputs.shape, ElementsAre(1, 28, 28));
   EXPECT_EQ(splits.train.num_classes, 10);
   EXPECT_NE(
       std::vector<uint8_t>(
-          splits.train.pixels.begin(), splits.train.pixels.begin() + 784),
+          splits.train.inputs.bytes.begin(), splits.train.inputs.bytes.begin() + 784),
       std::vector<uint8_t>(
-          splits.test.pixels.begin(), splits.test.pixels.begin() + 784));
+          splits.test.inputs.bytes.begin(), splits.test.inputs.bytes.begin() + 784));
 }
 
 }  // namespace tandem::dataset_test

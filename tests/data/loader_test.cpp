@@ -39,20 +39,18 @@ Dataset colours(int64_t size) {
   }
   Dataset dataset;
   dataset.size = size;
-  dataset.channels = 3;
-  dataset.height = 2;
-  dataset.width = 4;
+  dataset.inputs.shape = {3, 2, 4};
   dataset.num_classes = size;
-  dataset.pixels = pixels;
-  dataset.labels = labels;
+  dataset.inputs.bytes = pixels;
+  dataset.targets.bytes = labels;
   return dataset;
 }
 
 LoaderOptions raw(int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
-  options.mean = 0;
-  options.std = 1;
+  options.mean = {0};
+  options.std = {1};
   return options;
 }
 
@@ -112,13 +110,13 @@ TEST(Loader, NormalisesToTheBitsOfTorchvision) {
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   Dataset ramp;
   ramp.size = 1;
-  ramp.height = ramp.width = 16;
-  ramp.pixels = pixels;
-  ramp.labels = std::vector<uint8_t>(1);
+  ramp.inputs.shape = {1, 16, 16};
+  ramp.inputs.bytes = pixels;
+  ramp.targets.bytes = std::vector<uint8_t>(1);
   for (const auto& [mean, std, sha256] : cases) {
     LoaderOptions options;
-    options.mean = mean;
-    options.std = std;
+    options.mean = {mean};
+    options.std = {std};
     Loader loader(ramp, in_order(), options);
     Batch batch;
     loader.seek(0);
@@ -146,8 +144,8 @@ TEST(Loader, GathersChannelsRowsAndColumns) {
 TEST(Loader, PadsWithBlackBeforeNormalising) {
   auto options = raw(2);
   options.pad = 2;
-  options.mean = 0.25;
-  options.std = 0.5;
+  options.mean = {0.25};
+  options.std = {0.5};
   Loader loader(colours(3), in_order(), options);
   Batch batch;
   loader.seek(0);
@@ -210,7 +208,7 @@ void expect_global_counts(SamplerOptions sampler, int64_t micro_batches) {
   loading.num_buffers = micro_batches;
   loading.ignore_index = 3;
   auto data = colours(23);
-  data.labels = [] {
+  data.targets.bytes = [] {
     std::vector<uint8_t> labels(23, 0);
     labels[1] = labels[4] = labels[20] = 3;
     return labels;
@@ -418,7 +416,7 @@ TEST(Loader, InvalidOptionsAreRejected) {
   EXPECT_THAT(message(raw(0)), HasSubstr("batch_size is 0"));
   for (const double std : {0.0, -1.0, std::nan("")}) {
     auto options = raw(2);
-    options.std = std;
+    options.std = {std};
     EXPECT_THAT(message(options), HasSubstr("expected std > 0"));
   }
   auto options = raw(2);

@@ -81,15 +81,13 @@ void write_folder(const std::string& folder, uint8_t first = 7) {
 void expect_equal(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.size, b.size);
-  EXPECT_EQ(a.channels, b.channels);
-  EXPECT_EQ(a.height, b.height);
-  EXPECT_EQ(a.width, b.width);
+  EXPECT_EQ(a.inputs.shape, b.inputs.shape);
   EXPECT_EQ(a.num_classes, b.num_classes);
   EXPECT_EQ(a.class_names, b.class_names);
-  EXPECT_EQ(a.pixels, b.pixels);
-  EXPECT_EQ(a.labels, b.labels);
-  EXPECT_EQ(hashes_of(a).images, hashes_of(b).images);
-  EXPECT_EQ(hashes_of(a).labels, hashes_of(b).labels);
+  EXPECT_EQ(a.inputs.bytes, b.inputs.bytes);
+  EXPECT_EQ(a.targets.bytes, b.targets.bytes);
+  EXPECT_EQ(hashes_of(a).inputs, hashes_of(b).inputs);
+  EXPECT_EQ(hashes_of(a).targets, hashes_of(b).targets);
 }
 
 // Checks the mappings of this process; copies of the bytes do not count.
@@ -114,8 +112,8 @@ TEST(PreparedData, EqualsTheFilesInSharedMemory) {
     EXPECT_TRUE(maps_prepared_memory());
     expect_equal(prepared.train, read.train);
     expect_equal(prepared.test, read.test);
-    EXPECT_EQ(prepared.train.hashes.images.size(), 64u) << "a rank has to hash itself";
-    EXPECT_EQ(read.train.hashes.images, "");
+    EXPECT_EQ(prepared.train.hashes.inputs.size(), 64u) << "a rank has to hash itself";
+    EXPECT_EQ(read.train.hashes.inputs, "");
     EXPECT_FALSE(get_env(kVariable)) << "processes of ours would look, too";
   }
   EXPECT_FALSE(maps_prepared_memory());
@@ -128,7 +126,7 @@ TEST(PreparedData, BytesOutliveTheReaderAndTheirDataset) {
   {
     const DataReader reader(scratch.path(), 0);
     const Environment environment(reader);
-    labels = load_prepared_dataset(scratch.path()).train.labels;
+    labels = load_prepared_dataset(scratch.path()).train.targets.bytes;
   }
   ASSERT_EQ(labels.size(), 500u);
   EXPECT_EQ(labels[0], 1);
@@ -143,12 +141,12 @@ TEST(PreparedData, HasOnlyTheSamplesOfItsLimit) {
   const auto prepared = load_prepared_dataset(scratch.path(), 2);
   EXPECT_TRUE(maps_prepared_memory());
   EXPECT_EQ(prepared.train.size, 2);
-  EXPECT_EQ(prepared.train.labels.size(), 2u);
-  EXPECT_EQ(prepared.train.pixels.size(), 30u);
+  EXPECT_EQ(prepared.train.targets.bytes.size(), 2u);
+  EXPECT_EQ(prepared.train.inputs.bytes.size(), 30u);
   EXPECT_EQ(prepared.test.size, 2);
   EXPECT_EQ(
-      prepared.train.hashes.images,
-      hashes_of(load_dataset(scratch.path(), 2).train).images);
+      prepared.train.hashes.inputs,
+      hashes_of(load_dataset(scratch.path(), 2).train).inputs);
   // Sample 499 has it.
   EXPECT_EQ(prepared.train.num_classes, 3);
 }
@@ -161,7 +159,7 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
   {
     const DataReader reader(one.path(), 0);
     const Environment environment(reader);
-    EXPECT_EQ(load_prepared_dataset(other.path()).train.pixels[0], 8);
+    EXPECT_EQ(load_prepared_dataset(other.path()).train.inputs.bytes[0], 8);
   }
   const DataReader reader(one.path(), 2);
   const Environment environment(reader);

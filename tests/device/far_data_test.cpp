@@ -94,11 +94,11 @@ TEST(FarDataOfAShare, CountsFromTheFirstHeldSample) {
   auto share = noise_images(60);
   const int64_t first = 20;
   const int64_t held = 20;
-  const auto* pixels = share.pixels.data();
-  const auto* labels = share.labels.data();
-  share.pixels =
+  const auto* pixels = share.inputs.bytes.data();
+  const auto* labels = share.targets.bytes.data();
+  share.inputs.bytes =
       std::vector<uint8_t>(pixels + first * 64, pixels + (first + held) * 64);
-  share.labels = std::vector<uint8_t>(labels + first, labels + first + held);
+  share.targets.bytes = std::vector<uint8_t>(labels + first, labels + first + held);
   share.num_shares = 3;
   share.first_held = first;
   SamplerOptions sampler;

@@ -56,12 +56,12 @@ struct Rig {
   }
 };
 
-Batch images(const InputShape& shape, int64_t first, int64_t count) {
+Batch images(const std::vector<int64_t>& shape, int64_t first, int64_t count) {
   Batch batch;
-  const int64_t pixels = count * shape.channels * shape.height * shape.width;
+  const int64_t pixels = count * shape[0] * shape[1] * shape[2];
   batch.inputs = (at::linspace(0, 900, pixels) + static_cast<double>(first))
                      .sin()
-                     .view({count, shape.channels, shape.height, shape.width});
+                     .view({count, shape[0], shape[1], shape[2]});
   batch.targets = at::arange(first, first + count).remainder(10);
   batch.first_position = first;
   batch.global_count = count;
@@ -106,7 +106,7 @@ void expect_same_state(Rig& found, Rig& expected) {
 struct Case {
   const char* name;
   const char* model;
-  InputShape shape;
+  std::vector<int64_t> shape;
 };
 
 void PrintTo(const Case& row, std::ostream* out) {

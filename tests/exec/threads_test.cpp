@@ -20,14 +20,13 @@
 
 namespace tandem::threads_test {
 
-Batch images(const InputShape& shape, int64_t count) {
+Batch images(const std::vector<int64_t>& shape, int64_t count) {
   // The values of linspace() depend on the number of threads.
   const Threads one(1);
   Batch batch;
-  const int64_t pixels = count * shape.channels * shape.height * shape.width;
-  batch.inputs = at::linspace(0, 900, pixels)
-                     .sin()
-                     .view({count, shape.channels, shape.height, shape.width});
+  const int64_t pixels = count * shape[0] * shape[1] * shape[2];
+  batch.inputs =
+      at::linspace(0, 900, pixels).sin().view({count, shape[0], shape[1], shape[2]});
   batch.targets = at::arange(0, count).remainder(10);
   batch.global_count = count;
   return batch;
@@ -42,8 +41,8 @@ struct Named {
 std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads) {
   const Threads threads(num_threads);
   ModelOptions options;
-  options.input =
-      kind == ModelKind::lenet3x3 ? InputShape{1, 32, 32} : InputShape{1, 28, 28};
+  options.input = kind == ModelKind::lenet3x3 ? std::vector<int64_t>{1, 32, 32}
+                                              : std::vector<int64_t>{1, 28, 28};
   options.seed = 3;
   const auto model = make_model(kind, options);
   ModelArenas arenas(model->parameters(), model->buffers());

@@ -42,11 +42,12 @@ size_t offer(std::string bytes) {
 // Other memory may follow, so reading alone does not detect sizes that are too large.
 void look_at(const Dataset& split, size_t& offset, size_t end) {
   const auto size = static_cast<size_t>(split.size);
-  fuzz::expect(split.labels.size() == size, "a label for each sample");
-  fuzz::expect(
-      split.pixels.size() == size * static_cast<size_t>(split.image_bytes()),
-      "an image for each sample");
-  for (const auto* bytes : {&split.pixels, &split.labels}) {
+  for (const auto* samples : {&split.inputs, &split.targets}) {
+    fuzz::expect(
+        samples->bytes.size() == size * static_cast<size_t>(samples->sample_bytes()),
+        "an input and a target for each sample");
+  }
+  for (const auto* bytes : {&split.inputs.bytes, &split.targets.bytes}) {
     fuzz::expect(offset + bytes->size() <= end, "the samples lie in the memory");
     offset += whole_pages(bytes->size());
     volatile int sum = std::accumulate(bytes->begin(), bytes->end(), 0);

@@ -91,8 +91,8 @@ TEST(Pt2WriterModels, EveryBuiltInModelHasEqualOutputs) {
     SCOPED_TRACE(choice.name);
     ModelOptions options;
     const int64_t border = 2 * row_of(choice.value).pad;
-    options.input.height += border;
-    options.input.width += border;
+    options.input[1] += border;
+    options.input[2] += border;
     const auto model = make_model(choice.value, options);
     const Graph& graph = *model->graph();
     const Graph again = written_and_read(graph);
@@ -100,8 +100,7 @@ TEST(Pt2WriterModels, EveryBuiltInModelHasEqualOutputs) {
     expect_equal(buffers_of(again), buffers_of(graph));
     expect_equal(written_and_read(again), again);
     const auto images =
-        fixture_images({1, options.input.height, options.input.width}, 0)
-            .to(at::kFloat);
+        fixture_images({1, options.input[1], options.input[2]}, 0).to(at::kFloat);
     EXPECT_TRUE(evaluated(again, images).equal(evaluated(graph, images)));
     ASSERT_EQ(again.nodes.size(), graph.nodes.size());
     for (size_t i = 0; i < again.nodes.size(); ++i) {

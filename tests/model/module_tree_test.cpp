@@ -14,8 +14,8 @@ using testing::ElementsAre;
 
 ModelOptions options_of(ModelKind kind) {
   ModelOptions options;
-  options.input.height += 2 * row_of(kind).pad;
-  options.input.width += 2 * row_of(kind).pad;
+  options.input[1] += 2 * row_of(kind).pad;
+  options.input[2] += 2 * row_of(kind).pad;
   return options;
 }
 

@@ -21,7 +21,7 @@ using Range = std::pair<size_t, size_t>;
 
 std::vector<Range> split(
     const std::vector<Layer>& layers, int64_t stages,
-    const InputShape& input = {1, 8, 8}, const Cut& cut = {}) {
+    const std::vector<int64_t>& input = {1, 8, 8}, const Cut& cut = {}) {
   std::vector<Range> ranges;
   ModelOptions options;
   options.input = input;

@@ -235,7 +235,7 @@ TEST(Zoo, EvaluationOutputsEqualPython) {
     auto options = options_for(name, 1234567);
     options.dtype = at::kDouble;
     const auto model = make_model(kind_of(name), options);
-    const int64_t side = options.input.height;
+    const int64_t side = options.input[1];
     const auto x = at::linspace(-1, 2, 2 * side * side, at::kDouble).sin();
     ForwardContext context;
     context.training = false;

@@ -80,10 +80,10 @@ inline Dataset noise_images(int64_t size) {
   }
   Dataset dataset;
   dataset.size = size;
-  dataset.height = dataset.width = 8;
+  dataset.inputs.shape = {1, 8, 8};
   dataset.num_classes = 5;
-  dataset.pixels = pixels;
-  dataset.labels = labels;
+  dataset.inputs.bytes = pixels;
+  dataset.targets.bytes = labels;
   return dataset;
 }
 

@@ -160,7 +160,7 @@ Layers train_digits(
   SamplerOptions shard;
   shard.num_shards = comm.size();
   shard.shard = comm.rank();
-  LoaderOptions options = loader_options(config);
+  LoaderOptions options = loader_options(config, data.train);
   options.pad = pad;
   Loader loader(data.train, shard, options);
   loader.seek(0);

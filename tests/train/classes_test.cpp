@@ -143,9 +143,9 @@ TEST(Samples, MismatchWithTheDescriptionIsAnErrorBeforeTheFirstStep) {
     std::string says;
   };
   const auto label_6 = [](Dataset& data) {
-    std::vector<uint8_t> labels(data.labels.begin(), data.labels.end());
+    std::vector<uint8_t> labels(data.targets.bytes.begin(), data.targets.bytes.end());
     labels[3] = 6;
-    data.labels = labels;
+    data.targets.bytes = labels;
   };
   const std::vector<Case> cases = {
       {[&](auto& data) { label_6(data.train); },
@@ -154,7 +154,7 @@ TEST(Samples, MismatchWithTheDescriptionIsAnErrorBeforeTheFirstStep) {
        "label 3 of 'test' is 6, expected less"},
       {[](auto& data) { data.train.num_classes = 0; }, "expected less than 0"},
       {[](auto& data) { data.train.size = 33; }, "pixels of 'mine' have 2048 bytes"},
-      {[](auto& data) { data.test.labels = Bytes(); },
+      {[](auto& data) { data.test.targets.bytes = Bytes(); },
        "labels of 'test' have 0 bytes"}};
   for (const auto& [change, says] : cases) {
     auto data = data_of_5_classes();

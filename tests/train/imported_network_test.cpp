@@ -46,8 +46,7 @@ RunConfig config_for(const std::string& path) {
 Batch batch_of(const Dataset& data, int64_t step, int rank, int ranks) {
   const auto mine = at::arange(rank, kSamples, ranks);
   Batch batch;
-  batch.inputs = fixture_images({data.channels, data.height, data.width}, step)
-                     .index_select(0, mine);
+  batch.inputs = fixture_images(data.inputs.shape, step).index_select(0, mine);
   batch.targets = mine.mul(7).add(step).remainder(data.num_classes);
   batch.global_count = kSamples;
   return batch;
@@ -248,8 +247,7 @@ TEST(ImportedNetworkRun, DataOfAnotherShapeAndTooManyClassesAreErrors) {
   EXPECT_THAT(
       error_with(path, {more, more}),
       HasSubstr("the number of outputs is 5, expected 11"));
-  images.channels = 1;
-  images.height *= 3;
+  images.inputs.shape = {1, 3 * images.inputs.shape[1], images.inputs.shape[2]};
   EXPECT_THAT(
       error_with(path, {images, images}),
       AllOf(

@@ -21,9 +21,7 @@ inline std::vector<int64_t> sizes_of(const std::vector<Size>& shape) {
 inline Dataset noise(const std::vector<int64_t>& image, int64_t classes, int64_t size) {
   Dataset dataset;
   dataset.size = size;
-  dataset.channels = image[0];
-  dataset.height = image[1];
-  dataset.width = image[2];
+  dataset.inputs.shape = {image[0], image[1], image[2]};
   dataset.num_classes = classes;
   std::vector<uint8_t> pixels;
   std::vector<uint8_t> labels;
@@ -35,8 +33,8 @@ inline Dataset noise(const std::vector<int64_t>& image, int64_t classes, int64_t
   for (int64_t i = 0; i < size; ++i) {
     labels.push_back(static_cast<uint8_t>(i * 7 % classes));
   }
-  dataset.pixels = pixels;
-  dataset.labels = labels;
+  dataset.inputs.bytes = pixels;
+  dataset.targets.bytes = labels;
   return dataset;
 }
 

@@ -87,7 +87,7 @@ TEST_F(Predictions, HaveTheProbabilitiesOfTheEvaluationBitByBit) {
     const auto fields = split(rows[i + 1], ',');
     ASSERT_EQ(fields.size(), 8);
     EXPECT_EQ(fields[0], std::to_string(i));
-    EXPECT_EQ(fields[1], std::to_string(data_.labels[i]));
+    EXPECT_EQ(fields[1], std::to_string(data_.targets.bytes[i]));
     correct += fields[1] == fields[2] ? 1 : 0;
     size_t most = 0;
     for (size_t j = 0; j < 5; ++j) {
@@ -110,7 +110,8 @@ TEST_F(Predictions, QuoteNamesOfClasses) {
       "cat", "\"a,b\"", "\"say \"\"hi\"\"\"", "dog", "owl"};
   for (size_t i = 0; i < kSamples; ++i) {
     EXPECT_EQ(
-        rows[i + 1].rfind(std::to_string(i) + "," + fields[data_.labels[i]] + ",", 0),
+        rows[i + 1].rfind(
+            std::to_string(i) + "," + fields[data_.targets.bytes[i]] + ",", 0),
         0)
         << rows[i + 1];
   }
@@ -119,11 +120,13 @@ TEST_F(Predictions, QuoteNamesOfClasses) {
 TEST_F(Predictions, OfImagesWithoutLabelsHaveNoLabels) {
   train_on({});
   const auto labelled = rows_for(data_);
-  data_.labels = {};
+  data_.targets.bytes = {};
   const auto rows = rows_for(data_);
   EXPECT_EQ(rows[0], "index,prediction,p_0,p_1,p_2,p_3,p_4");
   const std::string images = scratch_ / "images.gz";
-  write_idx(images, {{kSamples, 8, 8}, {data_.pixels.begin(), data_.pixels.end()}});
+  write_idx(
+      images,
+      {{kSamples, 8, 8}, {data_.inputs.bytes.begin(), data_.inputs.bytes.end()}});
   CheckpointEvaluation options;
   options.data = images;
   options.batch_size = 10;
@@ -139,8 +142,7 @@ TEST_F(Predictions, OfImagesWithoutLabelsHaveNoLabels) {
 TEST_F(Predictions, LeaveNoFileAfterAnError) {
   train_on({});
   Dataset wide = noise_images(4);
-  wide.width = 4;
-  wide.height = 16;
+  wide.inputs.shape = {1, 16, 4};
   CheckpointEvaluation options;
   options.dataset = wide;
   EXPECT_THAT(

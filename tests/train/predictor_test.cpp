@@ -117,8 +117,7 @@ class TrainedNetwork : public testing::TestWithParam<Network> {
   static Dataset large_images() {
     Dataset data = noise_images(kSamples * 12);
     data.size = kSamples;
-    data.channels = 3;
-    data.height = data.width = 16;
+    data.inputs.shape = {3, 16, 16};
     return data;
   }
 
@@ -128,8 +127,10 @@ class TrainedNetwork : public testing::TestWithParam<Network> {
 
   at::Tensor images() const {
     return at::from_blob(
-        const_cast<uint8_t*>(data_.pixels.data()),
-        {data_.size, data_.channels, data_.height, data_.width}, at::kByte);
+        const_cast<uint8_t*>(data_.inputs.bytes.data()),
+        {data_.size, data_.inputs.shape[0], data_.inputs.shape[1],
+         data_.inputs.shape[2]},
+        at::kByte);
   }
 
   const Scratch scratch_;
@@ -153,7 +154,7 @@ TEST_P(TrainedNetwork, HasTheInputsAndOutputsOfTheEvaluation) {
   const auto found = predictor(inputs);
   EXPECT_TRUE(at::allclose(found, outputs, 1e-5, 1e-6)) << found << outputs;
   EXPECT_FALSE(found.requires_grad());
-  EXPECT_EQ(predictor.image_shape().height, data_.height);
+  EXPECT_EQ(predictor.sample_shape(), data_.inputs.shape);
   EXPECT_THAT(predictor.class_names(), ElementsAre("0", "1", "2", "3", "4"));
 }
 

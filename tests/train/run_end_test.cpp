@@ -31,9 +31,10 @@ const DatasetSplits& noise() {
     std::vector<uint8_t> labels;
     for (size_t i = 0; i < 10; ++i) {
       const int other = i % 3 == 2 ? 1 : 0;
-      labels.push_back(static_cast<uint8_t>((splits.test.labels[i] + other) % 5));
+      labels.push_back(
+          static_cast<uint8_t>((splits.test.targets.bytes[i] + other) % 5));
     }
-    splits.test.labels = labels;
+    splits.test.targets.bytes = labels;
     return splits;
   }();
   return data;

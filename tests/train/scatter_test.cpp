@@ -41,8 +41,8 @@ std::vector<DatasetSplits> scattered(
 }
 
 std::vector<uint8_t> image(const Dataset& data, int64_t place) {
-  const auto from = data.pixels.begin() + place * data.image_bytes();
-  return {from, from + data.image_bytes()};
+  const auto from = data.inputs.bytes.begin() + place * data.inputs.sample_bytes();
+  return {from, from + data.inputs.sample_bytes()};
 }
 
 TEST(Scatter, SharesAreRandomSplitsOfRankZerosData) {
@@ -55,19 +55,19 @@ TEST(Scatter, SharesAreRandomSplitsOfRankZerosData) {
       EXPECT_EQ(mine.size, 60);
       EXPECT_EQ(mine.num_shares, 3);
       EXPECT_EQ(mine.first_held, 20 * rank);
-      EXPECT_EQ(mine.labels.size(), 20u);
-      EXPECT_EQ(mine.pixels.size(), 20u * 64);
+      EXPECT_EQ(mine.targets.bytes.size(), 20u);
+      EXPECT_EQ(mine.inputs.bytes.size(), 20u * 64);
       EXPECT_EQ(mine.num_classes, 5);
       EXPECT_EQ(mine.name, "noise");
-      EXPECT_EQ(mine.hashes.images, hashes_of(whole).images);
-      EXPECT_EQ(mine.hashes.labels, hashes_of(whole).labels);
+      EXPECT_EQ(mine.hashes.inputs, hashes_of(whole).inputs);
+      EXPECT_EQ(mine.hashes.targets, hashes_of(whole).targets);
       EXPECT_EQ(mine.class_names, whole.class_names);
       for (int64_t place = 0; place < 20; ++place) {
         const auto sample = order[20 * rank + place].item<int64_t>();
         EXPECT_EQ(image(mine, place), image(whole, sample));
         EXPECT_EQ(
-            mine.labels[static_cast<size_t>(place)],
-            whole.labels[static_cast<size_t>(sample)]);
+            mine.targets.bytes[static_cast<size_t>(place)],
+            whole.targets.bytes[static_cast<size_t>(sample)]);
       }
     }
   }
@@ -78,14 +78,18 @@ TEST(Scatter, EveryRankHasTheWholeTestSet) {
   for (const auto& rank : scattered(2, 61)) {
     EXPECT_EQ(rank.test.size, 10);
     EXPECT_EQ(rank.test.num_shares, 1);
-    EXPECT_EQ(rank.test.pixels, whole.pixels);
-    EXPECT_EQ(rank.test.labels, whole.labels);
+    EXPECT_EQ(rank.test.inputs.bytes, whole.inputs.bytes);
+    EXPECT_EQ(rank.test.targets.bytes, whole.targets.bytes);
   }
 }
 
 TEST(Scatter, AnotherSeedGivesOtherShares) {
-  EXPECT_EQ(scattered(2, 40, 1)[0].train.pixels, scattered(2, 40, 1)[0].train.pixels);
-  EXPECT_NE(scattered(2, 40, 1)[0].train.pixels, scattered(2, 40, 2)[0].train.pixels);
+  EXPECT_EQ(
+      scattered(2, 40, 1)[0].train.inputs.bytes,
+      scattered(2, 40, 1)[0].train.inputs.bytes);
+  EXPECT_NE(
+      scattered(2, 40, 1)[0].train.inputs.bytes,
+      scattered(2, 40, 2)[0].train.inputs.bytes);
 }
 
 TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
@@ -98,14 +102,14 @@ TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
   const auto ranks = on_each_rank(
       "thread", 2, [&](Communicator& comm) { return scatter_dataset(load, 3, comm); });
   EXPECT_EQ(ranks[0].train.size, 20);
-  EXPECT_EQ(ranks[1].test.labels.size(), 4u);
+  EXPECT_EQ(ranks[1].test.targets.bytes.size(), 4u);
 }
 
 TEST(Scatter, OneRankKeepsTheData) {
   const auto data = scattered(1, 61)[0].train;
   EXPECT_EQ(data.size, 61);
   EXPECT_EQ(data.num_shares, 1);
-  EXPECT_EQ(data.pixels, whole_data(61).train.pixels);
+  EXPECT_EQ(data.inputs.bytes, whole_data(61).train.inputs.bytes);
 }
 
 TEST(Scatter, FewerSamplesThanRanksAreAnError) {
@@ -163,10 +167,11 @@ TEST(Scatter, LoadersOfSharesReadTheSamplesOfOneLoader) {
     return data;
   });
   auto all = shared[0];
-  for (auto* bytes : {&all.train.pixels, &all.train.labels}) {
+  for (auto* bytes : {&all.train.inputs.bytes, &all.train.targets.bytes}) {
     std::vector<uint8_t> both(bytes->begin(), bytes->end());
-    const auto& other =
-        bytes == &all.train.pixels ? shared[1].train.pixels : shared[1].train.labels;
+    const auto& other = bytes == &all.train.inputs.bytes
+                            ? shared[1].train.inputs.bytes
+                            : shared[1].train.targets.bytes;
     both.insert(both.end(), other.begin(), other.end());
     *bytes = both;
   }

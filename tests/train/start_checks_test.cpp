@@ -102,24 +102,23 @@ TEST(SameRun, NamesTheDataAndTheRankThatDiffer) {
       HasSubstr("the training images differ between rank 2 and rank 0"));
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.train.pixels, data.train.size * 64);
+        change_last_byte(data.train.inputs.bytes, data.train.size * 64);
       }),
       AllOf(HasSubstr("training images differ between rank 2"), HasSubstr("--data")));
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.train.labels, data.train.size);
+        change_last_byte(data.train.targets.bytes, data.train.size);
       }),
       HasSubstr("training labels differ"));
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.test.pixels, data.test.size * 64);
+        change_last_byte(data.test.inputs.bytes, data.test.size * 64);
       }),
       HasSubstr("test images differ"));
   // The bytes are the same, but the shape differs.
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) {
-        data.train.height = 4;
-        data.train.width = 16;
+        data.train.inputs.shape = {1, 4, 16};
       }),
       HasSubstr("training images differ"));
 }

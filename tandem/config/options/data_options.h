@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/config/options/channel_values.h"
 #include "tandem/config/options/setting.h"
 
 namespace tandem {
@@ -33,11 +34,27 @@ struct DataOptions {
   // Value of sampler_seed for which the sampler uses the value of `seed`.
   static constexpr int64_t kSeedOfRun = -1;
 
-  // Name in dataset_table() (data/dataset.h), or path of a folder (load_dataset()).
+  // Name of a data set (data/named_datasets.h), or path of files (data/sources.h).
   std::string source = "digits";
-  // Normalization: pixels in 0..1 become (pixel - mean) / std.
-  double mean = 0.1307;
-  double std = 0.3081;
+  // Columns of targets in a CSV table, with commas between them.
+  std::string target;
+  // Sizes of a sample in a CSV table or a NumPy file, with commas between them; "": the
+  // sizes in the file.
+  std::string shape;
+  // Size of the images of a folder, such as "224" or "160x240" (height x width); "": the
+  // size of the files.
+  std::string image_size;
+  // Number of bytes in a sample of a text.
+  int64_t block_size = 64;
+  // Fraction of the samples in the test part, for data without a test part.
+  double test_fraction = 0.1;
+  // Fraction of the training part that is held out as validation part; 0: none.
+  double validation = 0;
+  // Normalization: pixels in 0..1, and numbers, become (value - mean) / std.
+  ChannelValues mean;
+  ChannelValues std;
+  // Augmentation of training images (parse_augmentation()).
+  std::string augment;
   // Number of samples to use from the training part and from the test part, starting
   // with the first sample; 0: all.
   int64_t limit = 0;
@@ -55,14 +72,63 @@ struct DataOptions {
     table
         .add(
             "data", &O::source,
-            "data set: digits, mnist, fashion-mnist, kmnist, cifar-10, or a folder of "
-            "IDX files")
+            "data set: digits, mnist, fashion-mnist, kmnist, cifar-10, or the path of "
+            "image folders, NumPy arrays (.npz or a folder of .npy), a table (.csv), a "
+            "text (.txt), or IDX files")
         .local();
-    table.add("mean", &O::mean, "mean that is subtracted from pixels in 0 to 1")
+    table
+        .add(
+            "target", &O::target,
+            "column of the targets in a table (.csv), or several with commas between "
+            "them")
+        .kept();
+    table
+        .add(
+            "shape", &O::shape,
+            "sizes of a sample of a table or of NumPy arrays, such as 1,28,28 (default: "
+            "the sizes in the file)")
+        .kept();
+    table
+        .add(
+            "image_size", &O::image_size,
+            "size to which the images of a folder are resized and cropped, such as 224 "
+            "or 160x240, height x width (default: the size of the files)")
+        .kept();
+    table.add("block_size", &O::block_size, "number of bytes in a sample of a text")
+        .between(1, kMany)
+        .kept();
+    table
+        .add(
+            "test_fraction", &O::test_fraction,
+            "fraction of the samples in the test part, for data without a test part")
+        .between(0.0001, 0.9)
+        .kept();
+    table
+        .add(
+            "validation", &O::validation,
+            "fraction of the training samples that is held out, on which the run "
+            "evaluates instead of the test part; 0: none")
+        .between(0, 0.9)
+        .kept();
+    table
+        .add(
+            "mean", &O::mean,
+            "mean that is subtracted from pixels in 0 to 1, or from numbers: one, or "
+            "one for each channel or column with commas between them")
         .between(-kLarge, kLarge)
         .kept();
-    table.add("std", &O::std, "standard deviation by which pixels are then divided")
+    table
+        .add(
+            "std", &O::std,
+            "standard deviation by which pixels or numbers are then divided, like mean")
         .between(kTiny, kLarge)
+        .kept();
+    table
+        .add(
+            "augment", &O::augment,
+            "random changes of training images: flip (mirror half of them), "
+            "crop:PIXELS "
+            "(shift by up to PIXELS), or flip,crop:PIXELS")
         .kept();
     table.add("limit", &O::limit, "number of samples to use, from the first on; 0: all")
         .between(0, kMany)

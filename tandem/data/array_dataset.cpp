@@ -1,0 +1,163 @@
+#include "tandem/data/array_dataset.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/data/npy.h"
+#include "tandem/data/sample_shape.h"
+
+namespace tandem {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+const Names kTrainInputs = {"train_x", "x_train", "x"};
+const Names kTrainTargets = {"train_y", "y_train", "y"};
+const Names kTestInputs = {"test_x", "x_test"};
+const Names kTestTargets = {"test_y", "y_test"};
+
+// Arrays of a folder or of a .npz file.
+class ArrayFiles {
+ public:
+  explicit ArrayFiles(std::string path) : path_(std::move(path)) {
+    if (ends_with(path_, ".npz")) {
+      arrays_ = read_npz(path_);
+    }
+  }
+
+  // Returns the first array with one of the names.
+  std::optional<NpyArray> find(const Names& names) const {
+    for (const auto& name : names) {
+      if (const auto found = arrays_.find(name); found != arrays_.end()) {
+        return found->second;
+      }
+      const std::string file = path_ + "/" + name + ".npy";
+      if (arrays_.empty() && file_exists(file)) {
+        return read_npy(file);
+      }
+    }
+    return std::nullopt;
+  }
+
+  NpyArray get(const Names& names) const {
+    if (auto array = find(names)) {
+      return std::move(*array);
+    }
+    throw DataError(fmt::format(
+        "[data] '{}' has no array {}, expected inputs and targets; add it", path_,
+        join(names, " or ")));
+  }
+
+ private:
+  std::string path_;
+  std::map<std::string, NpyArray> arrays_;
+};
+
+int64_t count_of(const NpyArray& array, const std::string& path, const char* what) {
+  if (array.shape.empty()) {
+    throw DataError(fmt::format(
+        "[data] {} in '{}' are a single number, expected an array of samples; save an "
+        "array whose first size is the number of samples",
+        what, path));
+  }
+  return array.shape[0];
+}
+
+Samples samples_of(NpyArray array) {
+  Samples samples;
+  samples.type = array.type;
+  samples.shape.assign(array.shape.begin() + 1, array.shape.end());
+  samples.bytes = std::move(array.bytes);
+  samples.is_mapped = array.is_mapped;
+  return samples;
+}
+
+Samples inputs_of(NpyArray array, const DataRequest& request) {
+  Samples inputs = samples_of(std::move(array));
+  if (!request.options.shape.empty()) {
+    inputs.shape = parse_shape(request.options, inputs.numel());
+  } else if (inputs.type == ElementType::uint8 && inputs.shape.size() == 2) {
+    inputs.shape.insert(inputs.shape.begin(), 1);
+  }
+  return inputs;
+}
+
+Samples targets_of(NpyArray array) {
+  Samples targets = samples_of(std::move(array));
+  const bool is_class = targets.type != ElementType::float32;
+  if (is_class && targets.shape == std::vector<int64_t>{1}) {
+    targets.shape.clear();
+  } else if (!is_class && targets.shape.empty()) {
+    targets.shape = {1};
+  }
+  return targets;
+}
+
+Dataset dataset_of(NpyArray x, NpyArray y, const DataRequest& request) {
+  const std::string& path = request.options.source;
+  Dataset data;
+  data.name = path;
+  data.is_loadable = true;
+  data.size = count_of(x, path, "inputs");
+  if (count_of(y, path, "targets") != data.size) {
+    throw DataError(fmt::format(
+        "[data] '{}' has {} inputs, but {} targets, expected equal numbers; save both "
+        "again",
+        path, data.size, y.shape[0]));
+  }
+  data.inputs = inputs_of(std::move(x), request);
+  data.targets = targets_of(std::move(y));
+  return data;
+}
+
+void check_same_shapes(const Dataset& train, const Dataset& test) {
+  const auto check = [&](const char* what, const Samples& a, const Samples& b) {
+    if (a.type != b.type || a.shape != b.shape) {
+      throw DataError(fmt::format(
+          "[data] '{}': {} of the training part are {} {}, of the test part {} {}, "
+          "expected equal types and shapes; save both again",
+          train.name, what, name_of(a.type), shape_text(a.shape), name_of(b.type),
+          shape_text(b.shape)));
+    }
+  };
+  check("inputs", train.inputs, test.inputs);
+  check("targets", train.targets, test.targets);
+}
+
+}  // namespace
+
+bool has_arrays(const std::string& path) {
+  return ends_with(path, ".npz") || file_exists(path + "/x.npy") ||
+         file_exists(path + "/train_x.npy");
+}
+
+DatasetSplits load_arrays(const DataRequest& request, const Deadline&) {
+  const ArrayFiles files(request.options.source);
+  DatasetSplits splits;
+  splits.train =
+      dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
+  if (auto inputs = files.find(kTestInputs)) {
+    splits.test = dataset_of(std::move(*inputs), files.get(kTestTargets), request);
+    check_same_shapes(splits.train, splits.test);
+  }
+  return splits;
+}
+
+Dataset load_array_inputs(const DataRequest& request) {
+  const std::string& path = request.options.source;
+  NpyArray array = read_npy(path);
+  Dataset data;
+  data.name = path;
+  data.size = count_of(array, path, "inputs");
+  data.inputs = inputs_of(std::move(array), request);
+  return data;
+}
+
+}  // namespace tandem

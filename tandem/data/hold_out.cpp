@@ -1,0 +1,112 @@
+#include "tandem/data/hold_out.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/random.h"
+
+namespace tandem {
+
+namespace {
+
+// Returns `count` of `size` numbers, in ascending order: the first numbers of a
+// permutation (Fisher and Yates).
+std::vector<int64_t> choose(int64_t size, int64_t count, uint64_t seed) {
+  std::vector<int64_t> numbers(static_cast<size_t>(size));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = mix_bits(mix_bits(seed) ^ static_cast<uint64_t>(i));
+    const auto other = static_cast<size_t>(i) + bits % static_cast<uint64_t>(size - i);
+    std::swap(numbers[static_cast<size_t>(i)], numbers[other]);
+  }
+  numbers.resize(static_cast<size_t>(count));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// Returns the numbers below `size` that are not in `chosen`, which is sorted.
+std::vector<int64_t> others(int64_t size, const std::vector<int64_t>& chosen) {
+  std::vector<int64_t> rest;
+  auto next = chosen.begin();
+  for (int64_t i = 0; i < size; ++i) {
+    if (next != chosen.end() && *next == i) {
+      ++next;
+    } else {
+      rest.push_back(i);
+    }
+  }
+  return rest;
+}
+
+Bytes copy_of(const Samples& from, const std::vector<int64_t>& samples) {
+  const auto width = static_cast<size_t>(from.sample_bytes());
+  std::vector<uint8_t> bytes(width * samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    std::memcpy(bytes.data() + i * width, from.at(samples[i]), width);
+  }
+  return bytes;
+}
+
+Dataset part_of(const Dataset& whole, std::vector<int64_t> samples) {
+  Dataset part = whole;
+  part.hashes = {};
+  part.size = static_cast<int64_t>(samples.size());
+  if (!whole.inputs.is_mapped) {
+    part.inputs.bytes = copy_of(whole.inputs, samples);
+    part.targets.bytes = copy_of(whole.targets, samples);
+    return part;
+  }
+  for (auto& sample : samples) {
+    sample = whole.place_of(sample);
+  }
+  part.places = std::make_shared<const std::vector<int64_t>>(std::move(samples));
+  return part;
+}
+
+// Returns the bytes from `first` on, which share the memory.
+Bytes end_of(const Bytes& bytes, int64_t first) {
+  const std::shared_ptr<const uint8_t> data(
+      std::make_shared<const Bytes>(bytes), bytes.data() + first);
+  return {data, bytes.size() - static_cast<size_t>(first)};
+}
+
+Dataset end_of(Dataset& whole, int64_t count) {
+  Dataset end = whole;
+  whole.size -= count;
+  whole.hashes = end.hashes = {};
+  end.size = count;
+  for (auto* samples : {&end.inputs, &end.targets}) {
+    samples->bytes = end_of(samples->bytes, samples->bytes_of(whole.size));
+  }
+  return end;
+}
+
+}  // namespace
+
+Dataset hold_out(
+    Dataset& whole, double fraction, uint64_t seed, const std::string& setting) {
+  const auto count =
+      static_cast<int64_t>(std::lround(fraction * static_cast<double>(whole.size)));
+  if (count < 1 || count >= whole.size) {
+    throw ConfigError(fmt::format(
+        "[data] {} is {}, which is {} of the {} samples of '{}', expected some but not "
+        "all samples; change {}, or use more data",
+        setting, fraction, count, whole.size, whole.name, setting));
+  }
+  if (whole.is_sequence) {
+    return end_of(whole, count);
+  }
+  const auto chosen = choose(whole.size, count, seed);
+  const auto rest = others(whole.size, chosen);
+  Dataset part = part_of(whole, chosen);
+  whole = part_of(whole, rest);
+  return part;
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/data/dataset.h"
+
+namespace tandem {
+
+/// Moves a fraction of the samples of `whole` to a new data set, which it returns. Both
+/// keep the order of their samples. The choice depends only on the seed, the number of
+/// samples and the fraction; of a sequence, it is the end.
+///
+/// The samples of a mapped file stay in place (Dataset::places); other samples are
+/// copied. `setting` is the name of the setting that has the fraction, such as
+/// "validation", for errors. Throws ConfigError if one of the two data sets would have
+/// no samples.
+[[nodiscard]] Dataset hold_out(
+    Dataset& whole, double fraction, uint64_t seed, const std::string& setting);
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+#include "tandem/data/image_dataset.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/text.h"
+#include "tandem/data/images/image_folder.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kMostSide = 16'384;
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+ImageSize parse_size(const std::string& text) {
+  if (text.empty()) {
+    return {};
+  }
+  const auto parts = split(text, 'x');
+  const auto side = [&](size_t i) {
+    return i < parts.size() ? parse_number<int64_t>(parts[i]).value_or(0) : 0;
+  };
+  const ImageSize size{side(0), parts.size() == 1 ? side(0) : side(1)};
+  const bool fits = parts.size() <= 2 && size.height >= 1 && size.height <= kMostSide &&
+                    size.width >= 1 && size.width <= kMostSide;
+  if (!fits) {
+    throw ConfigError(fmt::format(
+        "[data] image_size is '{}', expected a size such as 224, or HEIGHTxWIDTH such "
+        "as 160x240, each from 1 to {}; change --image-size",
+        text, kMostSide));
+  }
+  return size;
+}
+
+Dataset load_folder(
+    const std::string& folder, const DataRequest& request, int channels,
+    const Deadline& deadline) {
+  ImageFolder images = read_image_folder(
+      folder, parse_size(request.options.image_size), channels, deadline);
+  Dataset data;
+  data.name = request.options.source;
+  data.is_loadable = true;
+  data.size = images.size;
+  data.inputs = {
+      ElementType::uint8,
+      {images.channels, images.height, images.width},
+      std::move(images.pixels),
+      images.is_mapped};
+  data.targets = {ElementType::int64, {}, std::move(images.labels)};
+  data.class_names = std::move(images.class_names);
+  return data;
+}
+
+// Replaces the classes of the test part by the training part's numbers of the same
+// names.
+void rename_classes(Dataset& test, const Dataset& train) {
+  std::vector<int64_t> numbers;
+  for (const auto& name : test.class_names) {
+    const auto& names = train.class_names;
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      throw DataError(fmt::format(
+          "[data] '{}': the test part has the class '{}', which the training part "
+          "lacks; add a folder of training images, or remove the test folder",
+          train.name, name));
+    }
+    numbers.push_back(found - names.begin());
+  }
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < test.size; ++i) {
+    labels.push_back(numbers[static_cast<size_t>(test.targets.integer(i))]);
+  }
+  test.targets.bytes = std::move(labels);
+  test.class_names = train.class_names;
+}
+
+void check_same_size(const Dataset& train, const Dataset& test) {
+  if (train.inputs.shape != test.inputs.shape) {
+    throw DataError(fmt::format(
+        "[data] '{}': training images are {}, test images {}, expected equal sizes; set "
+        "--image-size",
+        train.name, shape_text(train.inputs.shape), shape_text(test.inputs.shape)));
+  }
+}
+
+}  // namespace
+
+bool has_image_folders(const std::string& path) {
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(path, error);
+       !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    if (entry->is_directory(error)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+DatasetSplits load_image_folders(const DataRequest& request, const Deadline& deadline) {
+  const std::string& path = request.options.source;
+  DatasetSplits splits;
+  if (!is_folder(path + "/train")) {
+    splits.train = load_folder(path, request, 0, deadline);
+    return splits;
+  }
+  splits.train = load_folder(path + "/train", request, 0, deadline);
+  const std::string test = path + (is_folder(path + "/test") ? "/test" : "/val");
+  if (is_folder(test)) {
+    const auto channels = static_cast<int>(splits.train.inputs.shape[0]);
+    splits.test = load_folder(test, request, channels, deadline);
+    rename_classes(splits.test, splits.train);
+    check_same_size(splits.train, splits.test);
+  }
+  return splits;
+}
+
+}  // namespace tandem

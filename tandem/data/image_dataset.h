@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/base/deadline.h"
+#include "tandem/data/load_dataset.h"
+
+namespace tandem {
+
+/// Returns whether a path is a folder that contains folders.
+[[nodiscard]] bool has_image_folders(const std::string& path);
+
+/// Loads images from a folder that has one folder of PNG or JPEG files per class
+/// (images/image_folder.h), or folders train/ and test/ (or val/) with such folders.
+/// DataOptions::image_size is the size of the images.
+///
+/// Throws ConfigError for an invalid size. Throws DataError if the test part has a class
+/// that the training part lacks. Throws the errors of read_image_folder().
+[[nodiscard]] DatasetSplits load_image_folders(
+    const DataRequest& request, const Deadline& deadline);
+
+}  // namespace tandem

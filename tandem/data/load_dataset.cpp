@@ -1,0 +1,149 @@
+#include "tandem/data/load_dataset.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/base/text.h"
+#include "tandem/data/array_dataset.h"
+#include "tandem/data/hold_out.h"
+#include "tandem/data/idx_folder.h"
+#include "tandem/data/named_datasets.h"
+#include "tandem/data/normalization.h"
+#include "tandem/data/sources.h"
+#include "tandem/data/table_dataset.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kCustom = "custom:";
+// Selects the test part of data without one. A constant, so that all runs have the same
+// test part.
+constexpr uint64_t kTestSeed = 0x7e57;
+
+void check_is_not_custom(const std::string& source) {
+  if (source.rfind(kCustom, 0) == 0) {
+    throw ConfigError(
+        "[data] data is the custom data set '" +
+        source.substr(std::string(kCustom).size()) +
+        "' of another program, expected a name or a path; resume or evaluate the run in "
+        "that program (evaluate_checkpoint()), or change --data");
+  }
+}
+
+const DatasetEntry* find_entry(const std::string& name) {
+  const auto& table = dataset_table();
+  const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) {
+    return name == entry.name;
+  });
+  return found == table.end() ? nullptr : &*found;
+}
+
+void check_exists(const std::string& source) {
+  if (file_exists(source)) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : dataset_table()) {
+    names.emplace_back(entry.name);
+  }
+  throw ConfigError(
+      "[data] data is '" + source + "', expected the path of files or one of " +
+      join(names) + did_you_mean(source, names));
+}
+
+void hold_out_test(DatasetSplits& splits, double fraction) {
+  Dataset& train = splits.train;
+  const int64_t all = train.size;
+  splits.test = hold_out(train, fraction, kTestSeed, "test_fraction");
+  if (thread_rank() == 0) {
+    log_info(fmt::format(
+        "'{}' has no test part, so {} of its {} samples are the test part "
+        "(--test-fraction {})",
+        train.name, splits.test.size, all, fraction));
+  }
+}
+
+bool is_measured(const DataOptions& options, bool by_default) {
+  using Kind = ChannelValues::Kind;
+  const auto needs = [&](const ChannelValues& values) {
+    return values.kind() == Kind::measured ||
+           (values.kind() == Kind::standard && by_default);
+  };
+  return needs(options.mean) || needs(options.std);
+}
+
+void measure(DatasetSplits& splits) {
+  const Normalization found = measure_normalization(splits.train);
+  for (auto* part : {&splits.train, &splits.test, &splits.validation}) {
+    part->mean = found.mean;
+    part->std = found.std;
+  }
+}
+
+}  // namespace
+
+DataRequest::DataRequest(const RunConfig& config)
+    : options(config.data),
+      seed(static_cast<uint64_t>(config.training.seed)),
+      wants_values(row_of(config.model.loss).of_numbers),
+      ignore_index(config.model.ignore_index) {}
+
+DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline) {
+  const DataOptions& options = request.options;
+  check_is_not_custom(options.source);
+  const DatasetEntry* entry = find_entry(options.source);
+  const DataSource* source = nullptr;
+  if (entry == nullptr) {
+    check_exists(options.source);
+    source = &find_source(options.source);
+  }
+  DatasetSplits splits =
+      entry != nullptr ? entry->load(deadline) : source->load(request, deadline);
+  if (request.wants_values) {
+    convert_to_values(splits.train);
+    convert_to_values(splits.test);
+  }
+  if (splits.test.size == 0) {
+    hold_out_test(splits, options.test_fraction);
+  }
+  if (source != nullptr && source->is_measured) {
+    count_classes(splits, request.ignore_index);
+  }
+  splits.train = first_samples(std::move(splits.train), options.limit);
+  splits.test = first_samples(std::move(splits.test), options.limit);
+  if (options.validation > 0) {
+    splits.validation =
+        hold_out(splits.train, options.validation, request.seed, "validation");
+  }
+  if (is_measured(options, source != nullptr && source->is_measured)) {
+    measure(splits);
+  }
+  return splits;
+}
+
+DatasetSplits load_dataset(
+    const std::string& source, int64_t limit, const Deadline& deadline) {
+  DataRequest request;
+  request.options.source = source;
+  request.options.limit = limit;
+  return load_dataset(request, deadline);
+}
+
+Dataset load_inputs(const DataRequest& request) {
+  const std::string& path = request.options.source;
+  return ends_with(path, ".npy")   ? load_array_inputs(request)
+         : ends_with(path, ".csv") ? load_table_inputs(request)
+                                   : load_images(path);
+}
+
+std::string recorded_name(const Dataset& data) {
+  return data.is_loadable ? data.name : kCustom + data.name;
+}
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/base/deadline.h"
+#include "tandem/config/run_config.h"
+#include "tandem/data/dataset.h"
+
+namespace tandem {
+
+/// Data that load_dataset() reads.
+struct DataRequest {
+  DataOptions options;
+  // Seed of the run, which selects the samples of the validation part.
+  uint64_t seed = 0;
+  // True: targets are values (float32), even if they are whole numbers in the files.
+  bool wants_values = false;
+  // Class that is not less than the number of classes but is valid (Loss::ignore_index).
+  int64_t ignore_index = kNoIgnoredClass;
+  // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
+  // training part.
+  std::string columns;
+
+  DataRequest() = default;
+  /// Requests the data set of a run.
+  explicit DataRequest(const RunConfig& config);
+};
+
+/// Loads a named data set (named_datasets.h), or the files at a path (sources.h).
+///
+/// If the files have no test part, holds out DataOptions::test_fraction of the samples:
+/// always the same ones, or the end of a text. With DataOptions::validation, holds out
+/// a part of the training samples, which depends on the seed. If DataOptions::limit is
+/// greater than 0, keeps only the first samples of each part. Measures the
+/// normalization if the options require it.
+///
+/// Throws ConfigError for an unknown name and for options that do not fit the data.
+/// Throws DataError if files are missing or damaged, or if another process still locks
+/// them at `deadline`.
+[[nodiscard]] DatasetSplits load_dataset(
+    const DataRequest& request,
+    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
+
+/// Loads the data set `--data SOURCE --limit LIMIT` with default options.
+[[nodiscard]] DatasetSplits load_dataset(
+    const std::string& source, int64_t limit = 0,
+    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
+
+/// Loads inputs for predictions: an IDX file of images, a .npy file, or a CSV table
+/// that may lack the target column of the training. Targets without values in the file
+/// have no bytes. Throws the errors of load_dataset().
+[[nodiscard]] Dataset load_inputs(const DataRequest& request);
+
+/// Returns the value of `data` in a run's config.toml: the name if load_dataset() can
+/// load the data set, otherwise "custom:NAME". load_dataset() rejects "custom:NAME".
+[[nodiscard]] std::string recorded_name(const Dataset& data);
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "tandem/config/options/data_options.h"
+#include "tandem/data/dataset.h"
+
+namespace tandem {
+
+/// Mean and standard deviation of each channel or column: one number, or one for each
+/// element of the first size of a sample's shape.
+struct Normalization {
+  std::vector<double> mean;
+  std::vector<double> std;
+};
+
+/// Measures the samples of a data set: each channel of images of channels x height x
+/// width, each column of samples with one size, otherwise all numbers together. A
+/// standard deviation of 0 becomes 1. Reads at most 10,000 samples of a mapped file, at
+/// equal distances. Indices have the mean 0 and the standard deviation 1.
+[[nodiscard]] Normalization measure_normalization(const Dataset& data);
+
+/// Replaces the words of DataOptions::mean and std by numbers: by those of
+/// Dataset::mean and std if load_dataset() measured them, by those of MNIST if the
+/// samples are images, otherwise by measure_normalization().
+void settle_normalization(DataOptions& options, const Dataset& train);
+
+}  // namespace tandem

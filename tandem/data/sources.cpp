@@ -1,0 +1,141 @@
+#include "tandem/data/sources.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/data/array_dataset.h"
+#include "tandem/data/cifar.h"
+#include "tandem/data/idx_folder.h"
+#include "tandem/data/image_dataset.h"
+#include "tandem/data/named_datasets.h"
+#include "tandem/data/table_dataset.h"
+#include "tandem/data/text_dataset.h"
+
+namespace tandem {
+
+namespace {
+
+bool is_cifar_folder(const std::string& path) {
+  return file_exists(path + "/" + cifar_files().front());
+}
+
+// Returns whether one of MNIST's four files is in the folder.
+bool is_idx_folder(const std::string& path) {
+  for (const char* part : {"/train", "/t10k"}) {
+    for (const char* end :
+         {"-images-idx3-ubyte", "-images-idx4-ubyte", "-labels-idx1-ubyte"}) {
+      if (file_exists(path + part + end) || file_exists(path + part + end + ".gz")) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+DatasetSplits load_cifar(const DataRequest& request, const Deadline&) {
+  return load_cifar_folder(request.options.source);
+}
+
+DatasetSplits load_idx(const DataRequest& request, const Deadline&) {
+  return load_idx_folder(request.options.source);
+}
+
+std::string all_files() {
+  std::vector<std::string> files;
+  for (const auto& source : data_sources()) {
+    files.emplace_back(source.files);
+  }
+  return join(files);
+}
+
+int64_t largest_class(const Dataset& data, int64_t ignored) {
+  const int64_t numel = data.targets.numel();
+  int64_t largest = 0;
+  for (int64_t i = 0; i < data.size; ++i) {
+    const int64_t first = data.place_of(i) * numel;
+    for (int64_t at = first; at < first + numel; ++at) {
+      const int64_t label = data.targets.integer(at);
+      if (label < 0 && label != ignored) {
+        throw DataError(fmt::format(
+            "[data] '{}': the target of sample {} is {}, expected classes from 0 on; "
+            "change the target, or set --ignore-index",
+            data.name, i, label));
+      }
+      largest = std::max(largest, label);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+const std::vector<DataSource>& data_sources() {
+  static const std::vector<DataSource> sources = {
+      {"the six files of CIFAR-10", &is_cifar_folder, &load_cifar, false},
+      {"four IDX files such as MNIST's", &is_idx_folder, &load_idx, false},
+      {"NumPy arrays (x.npy and y.npy, train_x.npy and so on, or one .npz)",
+       &has_arrays, &load_arrays},
+      {"a table (.csv, or a folder of train.csv and test.csv)", &has_table,
+       &load_table},
+      {"a text (.txt, or a folder of train.txt and test.txt)", &has_text, &load_text},
+      {"a folder of images (a folder per class, or train/ and test/ with them)",
+       &has_image_folders, &load_image_folders}};
+  return sources;
+}
+
+const DataSource& find_source(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    list_directory(path);  // throws if it cannot be read
+  }
+  for (const auto& source : data_sources()) {
+    if (source.matches(path)) {
+      return source;
+    }
+  }
+  throw DataError(
+      "[data] '" + path + "' has no known format, expected " + all_files() +
+      "; set --data to such files");
+}
+
+void convert_to_values(Dataset& data) {
+  Samples& targets = data.targets;
+  if (targets.type == ElementType::float32 || targets.bytes.empty()) {
+    return;
+  }
+  const auto count = targets.bytes.size() / size_of(targets.type);
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<float>(targets.integer(static_cast<int64_t>(i)));
+  }
+  targets.bytes = std::move(values);
+  targets.type = ElementType::float32;
+  targets.is_mapped = false;
+  if (targets.shape.empty()) {
+    targets.shape = {1};
+  }
+}
+
+void count_classes(DatasetSplits& splits, int64_t ignored) {
+  Dataset& train = splits.train;
+  if (!train.has_classes()) {
+    train.num_classes = splits.test.num_classes = train.targets.numel();
+    return;
+  }
+  train.num_classes = largest_class(train, ignored) + 1;
+  const int64_t largest = largest_class(splits.test, ignored);
+  if (largest >= train.num_classes) {
+    throw DataError(fmt::format(
+        "[data] '{}': a test label is {}, expected at most {} as in the training labels; "
+        "check the label files",
+        train.name, largest, train.num_classes - 1));
+  }
+  splits.test.num_classes = train.num_classes;
+}
+
+}  // namespace tandem

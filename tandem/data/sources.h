@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/deadline.h"
+#include "tandem/data/load_dataset.h"
+
+namespace tandem {
+
+/// A format of files that `--data PATH` accepts.
+struct DataSource {
+  // Files, for help and errors.
+  const char* files;
+  // Returns whether a file or folder has this format. Looks only at names.
+  bool (*matches)(const std::string& path);
+  // Loads the training part and, if the files have one, the test part. Its size is 0
+  // otherwise.
+  DatasetSplits (*load)(const DataRequest& request, const Deadline& deadline);
+  // True: the normalization "default" is measured.
+  bool is_measured = true;
+};
+
+/// Returns all formats. The first that matches a path is used.
+[[nodiscard]] const std::vector<DataSource>& data_sources();
+
+/// Returns the format of a path. Throws ConfigError if the path does not exist, and
+/// DataError if no format matches.
+[[nodiscard]] const DataSource& find_source(const std::string& path);
+
+/// Converts targets of whole numbers to values (float32), of the shape {1} if a target
+/// is a single number.
+void convert_to_values(Dataset& data);
+
+/// Sets Dataset::num_classes of both parts: to the largest class of the training part
+/// plus 1, or to the number of values of a target. Classes that are `ignored` do not
+/// count. Throws DataError if a class of the test part is greater than all of the
+/// training part, or if a class is negative.
+void count_classes(DatasetSplits& splits, int64_t ignored);
+
+}  // namespace tandem

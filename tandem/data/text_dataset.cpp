@@ -1,0 +1,64 @@
+#include "tandem/data/text_dataset.h"
+
+#include <fmt/core.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/data/mapped_file.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kNumBytes = 256;
+
+// Returns the bytes of a sequence from `first` on, which share the memory.
+Bytes from(const Bytes& bytes, size_t first) {
+  const std::shared_ptr<const uint8_t> data(
+      std::make_shared<const Bytes>(bytes), bytes.data() + first);
+  return {data, bytes.size() - first};
+}
+
+Dataset load_file(const std::string& path, const DataRequest& request) {
+  const int64_t block = request.options.block_size;
+  const Bytes bytes = map_file(path);
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (size <= block) {
+    throw DataError(fmt::format(
+        "[data] '{}' has {} bytes, expected more than {} for a sample; use a longer "
+        "text, or lower --block-size",
+        path, size, block));
+  }
+  Dataset data;
+  data.name = request.options.source;
+  data.is_loadable = true;
+  data.is_sequence = data.tokens = true;
+  data.size = (size - 1) / block;
+  data.num_classes = kNumBytes;
+  data.inputs = {ElementType::uint8, {block}, bytes, true};
+  data.targets = {ElementType::uint8, {block}, from(bytes, 1), true};
+  return data;
+}
+
+}  // namespace
+
+bool has_text(const std::string& path) {
+  return ends_with(path, ".txt") || file_exists(path + "/train.txt");
+}
+
+DatasetSplits load_text(const DataRequest& request, const Deadline&) {
+  const std::string& path = request.options.source;
+  DatasetSplits splits;
+  if (ends_with(path, ".txt")) {
+    splits.train = load_file(path, request);
+    return splits;
+  }
+  splits.train = load_file(path + "/train.txt", request);
+  if (const std::string test = path + "/test.txt"; file_exists(test)) {
+    splits.test = load_file(test, request);
+  }
+  return splits;
+}
+
+}  // namespace tandem

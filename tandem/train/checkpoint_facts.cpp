@@ -1,0 +1,127 @@
+#include "tandem/train/checkpoint_facts.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/sha256.h"
+#include "tandem/base/text.h"
+#include "tandem/checkpoint/network_file.h"
+#include "tandem/config/fields.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr ElementType kTypes[] = {
+    ElementType::uint8, ElementType::float32, ElementType::int64};
+
+std::string sizes_text(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, ","));
+}
+
+std::string find(const CheckpointFacts& facts, const std::string& key) {
+  const auto found = facts.find(key);
+  if (found == facts.end()) {
+    throw DataError(
+        "[checkpoint] the file has no " + key +
+        "; only tandem's own checkpoints can be evaluated");
+  }
+  return found->second;
+}
+
+std::string find_or(
+    const CheckpointFacts& facts, const std::string& key, const std::string& other) {
+  const auto found = facts.find(key);
+  return found == facts.end() ? other : found->second;
+}
+
+std::vector<int64_t> sizes_in(const std::string& text, const std::string& key) {
+  std::vector<int64_t> sizes;
+  for (const auto& part : split(text, ',')) {
+    const auto size = parse_number<int64_t>(part);
+    if (!size || *size < 1) {
+      throw DataError(fmt::format(
+          "[checkpoint] {} is '{}', expected sizes of 1 or more; use a checkpoint of "
+          "`tandem train`",
+          key, text));
+    }
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+ElementType type_in(const std::string& text, const std::string& key) {
+  for (const ElementType type : kTypes) {
+    if (text == name_of(type)) {
+      return type;
+    }
+  }
+  throw DataError(fmt::format(
+      "[checkpoint] {} is '{}', expected uint8, float32 or int64; update tandem", key,
+      text));
+}
+
+// Checkpoints of older versions have three sizes of images instead of a shape.
+std::string input_shape_in(const CheckpointFacts& facts) {
+  return facts.count("input_shape") > 0
+             ? facts.at("input_shape")
+             : find(facts, "channels") + "," + find(facts, "height") + "," +
+                   find(facts, "width");
+}
+
+}  // namespace
+
+CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
+  CheckpointFacts facts = {
+      {"model", config.model.model()},
+      {"loss", name_of(config.model.loss)},
+      {"ignore_index", std::to_string(config.model.ignore_index)},
+      {"data", config.data.source},
+      {"mean", config.data.mean.text()},
+      {"std", config.data.std.text()},
+      {"input_type", name_of(data.inputs.type)},
+      {"input_shape", sizes_text(data.inputs.shape)},
+      {"target_type", name_of(data.targets.type)},
+      {"target_shape", sizes_text(data.targets.shape)},
+      {"tokens", data.tokens ? "true" : "false"},
+      {"num_classes", std::to_string(data.num_classes)},
+      {"class_names", join(data.class_names, "\n")},
+  };
+  if (config.model.kind == ModelKind::file) {
+    facts[kModelHash] = sha256_of_file(network_file(config));
+  }
+  return facts;
+}
+
+RunConfig config_from(const CheckpointFacts& facts) {
+  RunConfig config;
+  for (const std::string key :
+       {"model", "loss", "data", "mean", "std", "ignore_index"}) {
+    if (facts.count(key) == 0 && key == "ignore_index") {
+      continue;  // a checkpoint of an older version
+    }
+    set_field(config, find_field(key, "checkpoint"), find(facts, key), "checkpoint");
+  }
+  return config;
+}
+
+Dataset format_from(const CheckpointFacts& facts) {
+  Dataset format;
+  format.inputs.shape = sizes_in(input_shape_in(facts), "input_shape");
+  format.inputs.type = type_in(find_or(facts, "input_type", "uint8"), "input_type");
+  format.targets.shape = sizes_in(find_or(facts, "target_shape", ""), "target_shape");
+  format.targets.type = type_in(find_or(facts, "target_type", "uint8"), "target_type");
+  format.tokens = find_or(facts, "tokens", "false") == "true";
+  format.num_classes = sizes_in(find(facts, "num_classes"), "num_classes").at(0);
+  format.class_names = split(find_or(facts, "class_names", ""), '\n');
+  if (static_cast<int64_t>(format.class_names.size()) != format.num_classes) {
+    format.class_names.clear();
+    for (int64_t i = 0; i < format.num_classes; ++i) {
+      format.class_names.push_back(std::to_string(i));
+    }
+  }
+  return format;
+}
+
+}  // namespace tandem
