@@ -9,6 +9,7 @@
 #include <system_error>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -164,17 +165,17 @@ bool has_categories(
 using CategoryIndex = std::unordered_map<std::string, uint32_t>;
 
 // Sorts the categories of column `c`, whose values are indices in the order of the
-// rows.
-void sort_categories(CsvTable& table, size_t c, const CategoryIndex& index) {
+// rows. Empties `index`.
+void sort_categories(CsvTable& table, size_t c, CategoryIndex& index) {
+  std::vector<std::pair<std::string, uint32_t>> entries(index.begin(), index.end());
+  index.clear();
+  std::sort(entries.begin(), entries.end());
   auto& categories = table.columns[c].categories;
-  categories.reserve(index.size());
-  for (const auto& [text, at] : index) {
-    categories.push_back(text);
-  }
-  std::sort(categories.begin(), categories.end());
-  std::vector<float> sorted(index.size());
-  for (size_t i = 0; i < categories.size(); ++i) {
-    sorted[index.at(categories[i])] = static_cast<float>(i);
+  categories.reserve(entries.size());
+  std::vector<float> sorted(entries.size());
+  for (auto& [text, at] : entries) {
+    sorted[at] = static_cast<float>(categories.size());
+    categories.push_back(std::move(text));
   }
   for (size_t at = c; at < table.values.size(); at += table.columns.size()) {
     table.values[at] = sorted[static_cast<size_t>(table.values[at])];
@@ -207,7 +208,6 @@ void read_categories(
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     sort_categories(table, chosen[i], indices[i]);
-    indices[i].clear();
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// Whether a byte ends a cell without quotes, or is not allowed in it.
+// True for a byte that ends a cell without quotes, or is not allowed in the cell.
 constexpr std::array<bool, 256> bytes_after_plain_cell() {
   std::array<bool, 256> table{};
   for (const char byte : {',', '\n', '\r', '"'}) {
@@ -42,12 +42,18 @@ std::string_view without_line_ends(std::string_view text) {
   return text;
 }
 
+bool is_space(char byte) {
+  return byte == ' ' || byte == '\t';
+}
+
 std::string_view trimmed(std::string_view cell) {
-  const size_t first = cell.find_first_not_of(" \t");
-  if (first == std::string_view::npos) {
-    return {};
+  while (!cell.empty() && is_space(cell.front())) {
+    cell.remove_prefix(1);
   }
-  return cell.substr(first, cell.find_last_not_of(" \t") - first + 1);
+  while (!cell.empty() && is_space(cell.back())) {
+    cell.remove_suffix(1);
+  }
+  return cell;
 }
 
 std::string unescape(std::string_view text) {
@@ -149,11 +155,12 @@ bool CsvRows::read_cell() {
 }
 
 void CsvRows::read_plain() {
-  const char* const first = at_;
-  while (at_ != end_ && !kAfterPlainCell[static_cast<unsigned char>(*at_)]) {
-    ++at_;
+  const char* last = at_;
+  while (last != end_ && !kAfterPlainCell[static_cast<unsigned char>(*last)]) {
+    ++last;
   }
-  add({first, static_cast<size_t>(at_ - first)});
+  add({at_, static_cast<size_t>(last - at_)});
+  at_ = last;
 }
 
 void CsvRows::read_quoted() {
