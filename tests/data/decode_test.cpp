@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -165,23 +168,51 @@ std::string big_endian(uint32_t number, int bytes) {
   return text;
 }
 
+// Returns a PNG file whose header declares another size.
+std::string png_with_size(const std::string& path, uint32_t height, uint32_t width) {
+  write_png(path, draw_picture(2, 2, 1));
+  auto png = read_file(path);
+  png.replace(16, 8, big_endian(width, 4) + big_endian(height, 4));
+  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
+  return png.replace(29, 4, big_endian(static_cast<uint32_t>(crc), 4));
+}
+
+// Returns a JPEG file whose header declares another size.
+std::string jpeg_with_size(const std::string& path, uint32_t height, uint32_t width) {
+  write_jpeg(path, draw_picture(2, 2, 3));
+  auto jpeg = read_file(path);
+  const size_t frame = jpeg.find("\xff\xc0");
+  TANDEM_CHECK(frame != std::string::npos, "no header");
+  return jpeg.replace(frame + 5, 4, big_endian(height, 2) + big_endian(width, 2));
+}
+
 TEST(DecodeImage, RejectsAHeaderWithTooManyPixels) {
   const Scratch scratch;
-  write_png(scratch / "a.png", draw_picture(2, 2, 1));
-  auto png = read_file(scratch / "a.png");
-  png.replace(16, 8, big_endian(40'000, 4) + big_endian(40'000, 4));
-  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
-  png.replace(29, 4, big_endian(static_cast<uint32_t>(crc), 4));
   EXPECT_THAT(
-      error_of("a.png", png),
+      error_of("a.png", png_with_size(scratch / "a.png", 40'000, 40'000)),
       HasSubstr("has 40000 x 40000 pixels, expected at most 100 million pixels"));
+  EXPECT_THAT(
+      error_of("a.jpg", jpeg_with_size(scratch / "a.jpg", 40'000, 30'000)),
+      HasSubstr("has 40000 x 30000 pixels"));
+}
 
-  write_jpeg(scratch / "a.jpg", draw_picture(2, 2, 3));
-  auto jpeg = read_file(scratch / "a.jpg");
-  const size_t frame = jpeg.find("\xff\xc0");
-  ASSERT_NE(frame, std::string::npos);
-  jpeg.replace(frame + 5, 4, big_endian(40'000, 2) + big_endian(30'000, 2));
-  EXPECT_THAT(error_of("a.jpg", jpeg), HasSubstr("has 40000 x 30000 pixels"));
+TEST(DecodeImage, AllocatesLittleForASizeInAHeader) {
+  const Scratch scratch;
+  const auto png = png_with_size(scratch / "a.png", 9'000, 9'000);
+  const auto jpeg = jpeg_with_size(scratch / "a.jpg", 9'000, 9'000);
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  rlimit old{};
+  getrlimit(RLIMIT_AS, &old);
+  const auto page_bytes = static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlimit limit{pages * page_bytes + (rlim_t{64} << 20), old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const auto png_error = error_of("a.png", png);
+  const auto jpeg_error = error_of("a.jpg", jpeg);
+  setrlimit(RLIMIT_AS, &old);
+  EXPECT_THAT(png_error, HasSubstr("cannot be decoded"));
+  EXPECT_THAT(jpeg_error, HasSubstr("cannot be decoded"));
 }
 
 TEST(PlanResize, CoversTheTargetAndCropsTheCenter) {

@@ -117,7 +117,7 @@ class PngReader : public ImageReader {
     const int type = png_get_color_type(png_, info_);
     channels_ = (type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
     // A file of this size cannot contain more rows.
-    if (size_.height * (size_.width / 8 + 1) >
+    if (size_.height * static_cast<int64_t>(png_get_rowbytes(png_, info_)) >
         kMostInflated * static_cast<int64_t>(bytes_.size())) {
       png_error(png_, "its size does not fit its header");
     }
