@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tandem/base/deadline.h"
+
+namespace tandem {
+
+/// Memory that this process shares with its later children: the mapped bytes of a file,
+/// or anonymous memory.
+class SharedMemory {
+ public:
+  /// Allocates zeros. Throws std::bad_alloc if the memory cannot be mapped.
+  explicit SharedMemory(size_t bytes);
+  /// Maps the first `bytes` bytes of a file, which must be that long. Throws DataError
+  /// with `path` if they cannot be mapped.
+  SharedMemory(int fd, size_t bytes, const std::string& path);
+
+  uint8_t* data() const {
+    return data_.get();
+  }
+  /// Returns the memory, read-only from now on. The mapping ends with the last copy.
+  std::shared_ptr<const uint8_t> freeze();
+
+ private:
+  std::shared_ptr<uint8_t> data_;
+  size_t bytes_ = 0;
+};
+
+/// Work on untrusted files, in child processes that may crash.
+struct ChildWork {
+  // Number of files.
+  int64_t count = 0;
+  // Processes file `i` in a child process. Results go to SharedMemory. Throws an error
+  // of tandem if the file is wrong.
+  std::function<void(int64_t i)> work;
+  // Returns the path of file `i`, for errors.
+  std::function<std::string(int64_t i)> path;
+};
+
+/// Calls `work` for each file, in one child process per usable CPU (usable_cpus()).
+///
+/// If `work` throws, or a child crashes or is killed, throws DataError with one line
+/// after all children have ended. If there are several such files, the error is that of
+/// the first. Also throws DataError if a child processes one file for longer than
+/// `deadline.time()`, and StoppedError after a signal (stop_signal()).
+void run_in_children(const ChildWork& work, const Deadline& deadline);
+
+}  // namespace tandem

@@ -1,0 +1,116 @@
+#include "tandem/data/images/image_cache.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+
+#include "tandem/base/sha256.h"
+
+namespace tandem {
+
+namespace {
+
+// If the header or the decoded images change, change the number.
+constexpr std::string_view kVersion = "tandem images 1\n";
+constexpr size_t kDigestBytes = 64;
+constexpr size_t kBlockBytes = 4096;
+
+struct Sizes {
+  int64_t channels;
+  int64_t height;
+  int64_t width;
+  int64_t num_images;
+  int64_t key_bytes;
+};
+constexpr size_t kSizesAt = kVersion.size() + kDigestBytes;
+constexpr size_t kKeyAt = kSizesAt + sizeof(Sizes);
+
+size_t header_bytes(size_t key_bytes) {
+  return (kKeyAt + key_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+// Returns whether the product of numbers is `product`.
+bool is_product(std::initializer_list<int64_t> numbers, size_t product) {
+  size_t all = 1;
+  for (const int64_t number : numbers) {
+    if (number <= 0 || __builtin_mul_overflow(all, static_cast<size_t>(number), &all)) {
+      return false;
+    }
+  }
+  return all == product;
+}
+
+}  // namespace
+
+std::string image_cache_header(
+    const std::string& key, const ImageShape& shape, int64_t num_images) {
+  const Sizes sizes{
+      shape.channels, shape.size.height, shape.size.width, num_images,
+      static_cast<int64_t>(key.size())};
+  const std::string rest =
+      std::string(reinterpret_cast<const char*>(&sizes), sizeof(sizes)) + key;
+  std::string header =
+      std::string(kVersion) + sha256_hex(rest.data(), rest.size()) + rest;
+  header.resize(header_bytes(key.size()));
+  return header;
+}
+
+std::optional<CachedImages> parse_image_cache(
+    const Bytes& file, const std::string& key, int64_t num_images) {
+  const size_t begin = header_bytes(key.size());
+  if (file.size() < begin) {
+    return std::nullopt;
+  }
+  const std::string_view header(reinterpret_cast<const char*>(file.data()), begin);
+  const auto rest = header.substr(kSizesAt, sizeof(Sizes) + key.size());
+  Sizes sizes{};
+  std::memcpy(&sizes, rest.data(), sizeof(sizes));
+  if (header.substr(0, kVersion.size()) != kVersion ||
+      sizes.key_bytes != static_cast<int64_t>(key.size()) ||
+      rest.substr(sizeof(Sizes)) != key || sizes.num_images != num_images ||
+      header.substr(kVersion.size(), kDigestBytes) !=
+          sha256_hex(rest.data(), rest.size())) {
+    return std::nullopt;
+  }
+  if ((sizes.channels != 1 && sizes.channels != 3) ||
+      !is_product(
+          {sizes.channels, sizes.height, sizes.width, num_images},
+          file.size() - begin)) {
+    return std::nullopt;
+  }
+  const auto owner = std::make_shared<const Bytes>(file);
+  return CachedImages{
+      {{sizes.height, sizes.width}, sizes.channels},
+      {std::shared_ptr<const uint8_t>(owner, file.data() + begin),
+       file.size() - begin}};
+}
+
+std::optional<CachedImages> open_image_cache(
+    const std::string& path, const std::string& key, int64_t num_images) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status {};
+  void* at = MAP_FAILED;
+  size_t size = 0;
+  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    size = static_cast<size_t>(status.st_size);
+    at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (at == MAP_FAILED) {
+    return std::nullopt;
+  }
+  const std::shared_ptr<const uint8_t> data(
+      static_cast<const uint8_t*>(at),
+      [size](const uint8_t* first) { munmap(const_cast<uint8_t*>(first), size); });
+  return parse_image_cache({data, size}, key, num_images);
+}
+
+}  // namespace tandem

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tandem/data/bytes.h"
+#include "tandem/data/images/decode.h"
+
+namespace tandem {
+
+/// Decoded images of an image folder, in a file.
+struct CachedImages {
+  ImageShape shape;
+  // Images: samples x channels x height x width bytes.
+  Bytes pixels;
+};
+
+/// Returns the header of a cache file. The images follow it.
+///
+/// The header has a version, a SHA-256 of its other fields, `shape`, `num_images` and
+/// `key`. Zeros pad it to a multiple of 4096 bytes. `key` is a text that describes the
+/// files and settings from which the images were made.
+std::string image_cache_header(
+    const std::string& key, const ImageShape& shape, int64_t num_images);
+
+/// Returns the images in the content of a cache file. Returns nullopt if the file is
+/// incomplete or damaged, has another version, or has another key or number of images.
+/// The SHA-256 does not cover the images.
+std::optional<CachedImages> parse_image_cache(
+    const Bytes& file, const std::string& key, int64_t num_images);
+
+/// Maps a cache file and returns its images, which share memory with all processes that
+/// map the file. Returns nullopt if there is no such file, and in the cases of
+/// parse_image_cache().
+std::optional<CachedImages> open_image_cache(
+    const std::string& path, const std::string& key, int64_t num_images);
+
+}  // namespace tandem

@@ -1,0 +1,327 @@
+#include "tandem/data/images/image_folder.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "tandem/base/error.h"
+#include "tandem/base/file_lock.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/base/memory.h"
+#include "tandem/base/sha256.h"
+#include "tandem/data/images/child_work.h"
+#include "tandem/data/images/decode.h"
+#include "tandem/data/images/image_cache.h"
+#include "tandem/data/images/image_listing.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kNameDigits = 32;
+
+// A mapped file.
+class FileContent {
+ public:
+  explicit FileContent(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    if (fd < 0 || fstat(fd, &status) != 0) {
+      fail_on_file("read", path);
+    }
+    size_ = static_cast<size_t>(status.st_size);
+    at_ = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (at_ == MAP_FAILED) {
+      fail_on_file("read", path);
+    }
+  }
+  ~FileContent() {
+    if (at_ != nullptr) {
+      munmap(at_, size_);
+    }
+  }
+  FileContent(const FileContent&) = delete;
+  FileContent& operator=(const FileContent&) = delete;
+
+  std::string_view bytes() const {
+    return {static_cast<const char*>(at_), size_};
+  }
+
+ private:
+  void* at_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Properties of all images' headers, in shared memory.
+struct Survey {
+  // Size of the first image.
+  std::atomic<int64_t> height;
+  std::atomic<int64_t> width;
+  std::atomic<bool> has_color;
+};
+
+class FolderReader {
+ public:
+  FolderReader(
+      const std::string& folder, const ImageSize& image_size, int channels,
+      const Deadline& deadline)
+      : folder_(folder.substr(0, folder.find_last_not_of('/') + 1)),
+        image_size_(image_size),
+        channels_(channels),
+        deadline_(deadline),
+        listing_(list_images(folder_)),
+        num_images_(static_cast<int64_t>(listing_.files.size())) {}
+
+  ImageFolder read() {
+    const CachedImages images = read_images();
+    ImageFolder result;
+    result.class_names = listing_.class_names;
+    result.size = num_images_;
+    result.channels = images.shape.channels;
+    result.height = images.shape.size.height;
+    result.width = images.shape.size.width;
+    result.pixels = images.pixels;
+    for (const auto& file : listing_.files) {
+      result.labels.push_back(file.label);
+      result.files.push_back(file.path);
+    }
+    return result;
+  }
+
+ private:
+  CachedImages read_images() {
+    if (!has_cache_directory()) {
+      warn("XDG_CACHE_HOME and HOME are not set, expected one of them for the cache");
+      return decode_to_memory();
+    }
+    make_key();
+    if (auto images = open_image_cache(cache_, key_, num_images_)) {
+      return *images;
+    }
+    std::optional<FileLock> lock;
+    try {
+      lock.emplace(cache_ + ".lock", deadline_);
+    } catch (const DataError& error) {
+      if (deadline_.passed()) {
+        throw;
+      }
+      warn(error.what());
+      return decode_to_memory();
+    }
+    // Another process may have decoded the images meanwhile.
+    if (auto images = open_image_cache(cache_, key_, num_images_)) {
+      return *images;
+    }
+    return decode_to_cache();
+  }
+
+  void make_key() {
+    const std::string folder =
+        std::filesystem::absolute(folder_).lexically_normal().string();
+    const std::string settings = fmt::format(
+        "{} {} {} {}", image_size_.height, image_size_.width, channels_, folder);
+    key_ = settings + '\0';
+    for (const auto& file : listing_.files) {
+      key_ += fmt::format("{} {} {}", file.bytes, file.changed, file.path) + '\0';
+    }
+    cache_ = cache_directory() + "/images/" +
+             sha256_hex(settings.data(), settings.size()).substr(0, kNameDigits);
+  }
+
+  CachedImages decode_to_cache() {
+    const ImageShape shape = find_shape();
+    const std::string header = image_cache_header(key_, shape, num_images_);
+    const size_t bytes = header.size() + pixel_bytes(shape);
+    std::optional<SharedMemory> memory;
+    bool is_decoded = false;
+    try {
+      remove_unfinished(cache_);
+      replace_file(cache_, [&](int fd) {
+        if (const int reason = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+            reason != 0) {
+          errno = reason;
+          fail_on_file("write", cache_);
+        }
+        memory.emplace(fd, bytes, cache_);
+        log_info(fmt::format(
+            "decoding {} image{} of {} into {} (only at the first use)", num_images_,
+            num_images_ == 1 ? "" : "s", folder_, cache_));
+        decode(shape, memory->data() + header.size());
+        is_decoded = true;
+        std::copy(header.begin(), header.end(), memory->data());
+      });
+    } catch (const DataError& error) {
+      if (memory && !is_decoded) {
+        throw;
+      }
+      warn(error.what());
+      if (!memory) {
+        return decode_to_memory(shape);
+      }
+    }
+    // The mapping remains valid if the file could not be renamed.
+    const auto data = memory->freeze();
+    return {shape, {{data, data.get() + header.size()}, bytes - header.size()}};
+  }
+
+  CachedImages decode_to_memory() {
+    return decode_to_memory(find_shape());
+  }
+
+  CachedImages decode_to_memory(const ImageShape& shape) {
+    const size_t bytes = pixel_bytes(shape);
+    const auto most = static_cast<size_t>(free_memory() / 2);
+    if (bytes > most) {
+      throw DataError(fmt::format(
+          "[data] '{}' has {} bytes of pixels without a cache, more than half of the "
+          "free memory ({}); set XDG_CACHE_HOME to a folder with space, or "
+          "--image-size to a smaller size",
+          folder_, bytes, most));
+    }
+    SharedMemory memory(bytes);
+    decode(shape, memory.data());
+    return {shape, {memory.freeze(), bytes}};
+  }
+
+  // Reads headers, if the images determine the size or the number of channels.
+  ImageShape find_shape() const {
+    ImageShape shape{image_size_, channels_};
+    const bool needs_size = image_size_ == ImageSize{};
+    if (!needs_size && channels_ != 0) {
+      return shape;
+    }
+    const SharedMemory memory(sizeof(Survey));
+    auto* survey = new (memory.data()) Survey{};
+    run_in_children(
+        {num_images_, [&](int64_t i) { survey_file(i, *survey); }, path_function()},
+        deadline_);
+    if (needs_size) {
+      shape.size = {survey->height, survey->width};
+    }
+    if (channels_ == 0) {
+      shape.channels = survey->has_color ? 3 : 1;
+    }
+    return shape;
+  }
+
+  void survey_file(int64_t i, Survey& survey) const {
+    if (i > 0 && (channels_ != 0 || survey.has_color)) {
+      return;
+    }
+    const FileContent file(path_of(i));
+    std::unique_ptr<ImageReader> reader;
+    try {
+      reader = open_image(file.bytes(), path_of(i));
+    } catch (const DataError&) {
+      // decode() reports the first file with an error, which may have a good header.
+      if (i > 0) {
+        return;
+      }
+      throw;
+    }
+    if (i == 0) {
+      survey.height = reader->size().height;
+      survey.width = reader->size().width;
+    }
+    if (reader->channels() == 3) {
+      survey.has_color = true;
+    }
+  }
+
+  void decode(const ImageShape& shape, uint8_t* pixels) const {
+    run_in_children(
+        {num_images_,
+         [&](int64_t i) {
+           const FileContent file(path_of(i));
+           uint8_t* const to = pixels + i * shape.bytes();
+           if (image_size_ == ImageSize{}) {
+             check_size(file.bytes(), i, shape.size);
+           }
+           decode_image(file.bytes(), path_of(i), shape, to);
+         },
+         path_function()},
+        deadline_);
+  }
+
+  // Throws DataError if the size of image `i` differs from the size of the first image.
+  void check_size(std::string_view bytes, int64_t i, const ImageSize& first) const {
+    const ImageSize size = open_image(bytes, path_of(i))->size();
+    if (size != first) {
+      fail_image(
+          path_of(i),
+          fmt::format(
+              "has {} x {} pixels (height x width), and '{}' has {} x {}, expected "
+              "images of one size; set --image-size",
+              size.height, size.width, path_of(0), first.height, first.width));
+    }
+  }
+
+  size_t pixel_bytes(const ImageShape& shape) const {
+    return static_cast<size_t>(num_images_ * shape.bytes());
+  }
+
+  std::string path_of(int64_t i) const {
+    return folder_ + "/" + listing_.files[static_cast<size_t>(i)].path;
+  }
+
+  std::function<std::string(int64_t)> path_function() const {
+    return [this](int64_t i) { return path_of(i); };
+  }
+
+  void warn(const std::string& reason) const {
+    log_warning(
+        "[data] the images of '" + folder_ +
+        "' are kept in memory and decoded again at the next start, because they cannot "
+        "be cached: " +
+        reason);
+  }
+
+  const std::string folder_;
+  const ImageSize image_size_;
+  const int channels_;
+  const Deadline& deadline_;
+  const ImageListing listing_;
+  const int64_t num_images_;
+  // Path of the cache file, and the text that describes the images in it.
+  std::string cache_;
+  std::string key_;
+};
+
+void check_arguments(const ImageSize& size, int channels) {
+  const bool is_unset = size == ImageSize{};
+  if (!is_unset &&
+      (size.height < 1 || size.width < 1 || size.height > kMostPixels ||
+       size.width > kMostPixels || size.height * size.width > kMostPixels)) {
+    throw ConfigError(fmt::format(
+        "[data] image_size is {} x {}, expected 1 x 1 to {} million pixels; change "
+        "--image-size",
+        size.height, size.width, kMostPixels / 1'000'000));
+  }
+  if (channels != 0 && channels != 1 && channels != 3) {
+    throw ConfigError(
+        fmt::format("[data] channels is {}, expected 0, 1 or 3; change it", channels));
+  }
+}
+
+}  // namespace
+
+ImageFolder read_image_folder(
+    const std::string& folder, const ImageSize& image_size, int channels,
+    const Deadline& deadline) {
+  check_arguments(image_size, channels);
+  return FolderReader(folder, image_size, channels, deadline).read();
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/base/deadline.h"
+#include "tandem/data/bytes.h"
+#include "tandem/data/images/image_reader.h"
+
+namespace tandem {
+
+/// Decoded images of a folder that has one folder of PNG or JPEG files per class.
+struct ImageFolder {
+  // Names of the class folders.
+  std::vector<std::string> class_names;
+  int64_t size = 0;
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  // Images: samples x channels x height x width bytes.
+  Bytes pixels;
+  // Class of each image: an index in class_names.
+  std::vector<int64_t> labels;
+  // Path of each image, relative to the folder.
+  std::vector<std::string> files;
+};
+
+/// Reads a folder of images.
+///
+/// `image_size`: size to which images are resized and cropped (plan_resize(),
+/// resize.h). {0, 0}: all images must have the same size.
+/// `channels`: 1 for gray, 3 for RGB. 0: gray if all images are gray, otherwise RGB.
+/// `deadline`: time for another process that decodes the same images, and the time for
+/// a single image.
+///
+/// list_images() (image_listing.h) defines the order of images and classes,
+/// open_image() (image_reader.h) the supported files, and decode_image() (decode.h) the
+/// conversion of pixels.
+///
+/// All CPUs decode, in child processes (child_work.h). The pixels are stored in a file
+/// in cache_directory(), which later calls map. They decode again if the path, size or
+/// time of a file has changed. If the file cannot be written, prints a warning and
+/// keeps the pixels in memory.
+///
+/// Throws DataError for a wrong folder or file, or if there is too little memory.
+/// Throws ConfigError if `image_size` or `channels` is impossible. Not thread-safe
+/// against changes of the environment.
+ImageFolder read_image_folder(
+    const std::string& folder, const ImageSize& image_size, int channels,
+    const Deadline& deadline);
+
+}  // namespace tandem

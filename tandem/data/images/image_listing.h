@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// A file of an image folder.
+struct ImageFile {
+  // Path relative to the image folder, such as "cats/a.jpg".
+  std::string path;
+  int64_t label = 0;
+  int64_t bytes = 0;
+  // Time of the last change, in nanoseconds since 1970.
+  int64_t changed = 0;
+};
+
+/// Names of an image folder's classes, and all images.
+struct ImageListing {
+  std::vector<std::string> class_names;
+  std::vector<ImageFile> files;
+};
+
+/// Lists the images of a folder of class folders, without opening the images.
+///
+/// Classes and files have the order of torchvision's `ImageFolder`: classes by name;
+/// files by their folder and then by their name. Names are compared byte by byte.
+/// Files in folders of a class folder belong to the class. Links are followed. Files
+/// and folders whose names begin with a dot are ignored. Files whose names do not end
+/// in .png, .jpg or .jpeg (in any case) are ignored with one warning, which counts
+/// them.
+///
+/// Throws DataError if there are no class folders, a class folder has no images, a
+/// folder or file cannot be read, or a link leads to a folder that contains it.
+ImageListing list_images(const std::string& folder);
+
+}  // namespace tandem

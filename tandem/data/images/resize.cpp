@@ -1,0 +1,199 @@
+#include "tandem/data/images/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+namespace tandem {
+
+namespace {
+
+constexpr int kBits = AxisWeights::kWeightBits;
+constexpr int32_t kHalf = int32_t{1} << (kBits - 1);
+// A weight is split into two parts that fit into 16 bits.
+constexpr int kLowBits = 11;
+
+// Returns half of the pixels that a crop removes, rounded as Python's round().
+int64_t crop_begin(int64_t removed) {
+  const int64_t half = removed / 2;
+  return half + (removed % 2) * (half % 2);
+}
+
+uint8_t to_byte(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
+}
+
+void resize_gray(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
+  for (const auto& window : across.windows) {
+    int32_t sum = kHalf;
+    for (int64_t i = 0; i < window.count; ++i) {
+      sum += row[window.first + i] * across.weights[window.at + static_cast<size_t>(i)];
+    }
+    *to++ = to_byte(sum);
+  }
+}
+
+#ifdef __SSE2__
+// Returns the 4 bytes at `from` in the low half of a register.
+__m128i load_pixel(const uint8_t* from) {
+  int32_t pixel = 0;
+  std::memcpy(&pixel, from, sizeof(pixel));
+  return _mm_cvtsi32_si128(pixel);
+}
+
+// Adds the products of 16-bit values for two source pixels at once: with the upper and
+// with the lower bits of the weights. The sum has the same bits as with 32-bit weights.
+void resize_rgb(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
+  const __m128i zero = _mm_setzero_si128();
+  const __m128i low_mask = _mm_set1_epi32((1 << kLowBits) - 1);
+  for (const auto& window : across.windows) {
+    __m128i high = zero;
+    __m128i low = _mm_set1_epi32(kHalf);
+    const uint8_t* pixel = row + 3 * window.first;
+    const int32_t* weight = across.weights.data() + window.at;
+    for (int64_t i = 0; i < window.count; i += 2, pixel += 6, weight += 2) {
+      const __m128i values = _mm_unpacklo_epi8(
+          _mm_unpacklo_epi8(load_pixel(pixel), load_pixel(pixel + 3)), zero);
+      // The pair of weights as 32-bit numbers w0, w1, w0, w1.
+      const __m128i pair = _mm_set1_epi64x(
+          static_cast<int64_t>(static_cast<uint32_t>(weight[0])) |
+          static_cast<int64_t>(weight[1]) << 32);
+      const __m128i upper = _mm_srli_epi32(pair, kLowBits);
+      const __m128i lower = _mm_and_si128(pair, low_mask);
+      high = _mm_add_epi32(high, _mm_madd_epi16(values, _mm_packs_epi32(upper, upper)));
+      low = _mm_add_epi32(low, _mm_madd_epi16(values, _mm_packs_epi32(lower, lower)));
+    }
+    __m128i sum =
+        _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(high, kLowBits), low), kBits);
+    sum = _mm_packus_epi16(_mm_packs_epi32(sum, sum), zero);
+    const auto bytes = static_cast<uint32_t>(_mm_cvtsi128_si32(sum));
+    to[0] = static_cast<uint8_t>(bytes);
+    to[1] = static_cast<uint8_t>(bytes >> 8);
+    to[2] = static_cast<uint8_t>(bytes >> 16);
+    to += 3;
+  }
+}
+#else
+void resize_rgb(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
+  for (const auto& window : across.windows) {
+    int32_t sums[3] = {kHalf, kHalf, kHalf};
+    for (int64_t i = 0; i < window.count; ++i) {
+      const int32_t weight = across.weights[window.at + static_cast<size_t>(i)];
+      const uint8_t* pixel = row + 3 * (window.first + i);
+      for (int channel = 0; channel < 3; ++channel) {
+        sums[channel] += pixel[channel] * weight;
+      }
+    }
+    for (const int32_t sum : sums) {
+      *to++ = to_byte(sum);
+    }
+  }
+}
+#endif
+
+}  // namespace
+
+ResizePlan plan_resize(const ImageSize& image, const ImageSize& target) {
+  ResizePlan plan;
+  plan.size = target;
+  // The side that needs the larger factor gets the target's length.
+  if (target.height * image.width >= target.width * image.height) {
+    plan.resized = {target.height, target.height * image.width / image.height};
+  } else {
+    plan.resized = {target.width * image.height / image.width, target.width};
+  }
+  plan.top = crop_begin(plan.resized.height - target.height);
+  plan.left = crop_begin(plan.resized.width - target.width);
+  return plan;
+}
+
+AxisWeights::AxisWeights(int64_t from, int64_t resized, int64_t begin, int64_t count) {
+  const double scale = static_cast<double>(from) / static_cast<double>(resized);
+  const double support = std::max(scale, 1.0);
+  std::vector<double> values;
+  for (int64_t pixel = begin; pixel < begin + count; ++pixel) {
+    const double center = (static_cast<double>(pixel) + 0.5) * scale;
+    Window window;
+    window.first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    window.count =
+        std::min(static_cast<int64_t>(center + support + 0.5), from) - window.first;
+    window.at = weights.size();
+    values.clear();
+    double sum = 0;
+    for (int64_t i = 0; i < window.count; ++i) {
+      const double distance =
+          (static_cast<double>(i + window.first) - center + 0.5) * (1.0 / support);
+      values.push_back(std::max(0.0, 1.0 - std::abs(distance)));
+      sum += values.back();
+    }
+    for (double value : values) {
+      value /= sum;
+      weights.push_back(static_cast<int32_t>(0.5 + value * (1 << kWeightBits)));
+    }
+    while (window.count > 1 && weights.back() == 0) {
+      weights.pop_back();
+      --window.count;
+    }
+    weights.resize(window.at + static_cast<size_t>((window.count + 1) / 2 * 2));
+    longest = std::max(longest, window.count);
+    windows.push_back(window);
+  }
+}
+
+RowResizer::RowResizer(
+    const ImageSize& image, const ResizePlan& plan, int64_t channels, uint8_t* planes)
+    : size_(plan.size),
+      channels_(channels),
+      planes_(planes),
+      across_(image.width, plan.resized.width, plan.left, plan.size.width),
+      down_(image.height, plan.resized.height, plan.top, plan.size.height),
+      buffer_(static_cast<size_t>(down_.longest * plan.size.width * channels)),
+      sums_(static_cast<size_t>(plan.size.width * channels)) {}
+
+uint8_t* RowResizer::buffered(int64_t row) {
+  return buffer_.data() +
+         static_cast<size_t>(row % down_.longest * size_.width * channels_);
+}
+
+void RowResizer::add_row(const uint8_t* row) {
+  const int64_t number = next_in_++;
+  const auto& windows = down_.windows;
+  if (next_out_ == size_.height ||
+      number < windows[static_cast<size_t>(next_out_)].first) {
+    return;
+  }
+  (channels_ == 1 ? resize_gray : resize_rgb)(row, across_, buffered(number));
+  for (; next_out_ < size_.height; ++next_out_) {
+    const auto& window = windows[static_cast<size_t>(next_out_)];
+    if (window.first + window.count > number + 1) {
+      return;
+    }
+    write_row(next_out_);
+  }
+}
+
+void RowResizer::write_row(int64_t row) {
+  const auto& window = down_.windows[static_cast<size_t>(row)];
+  const auto count = sums_.size();
+  int32_t* const sums = sums_.data();
+  std::fill_n(sums, count, kHalf);
+  for (int64_t i = 0; i < window.count; ++i) {
+    const int32_t weight = down_.weights[window.at + static_cast<size_t>(i)];
+    const uint8_t* const from = buffered(window.first + i);
+    for (size_t at = 0; at < count; ++at) {
+      sums[at] += from[at] * weight;
+    }
+  }
+  const int64_t plane = size_.height * size_.width;
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    uint8_t* const to = planes_ + channel * plane + row * size_.width;
+    for (int64_t at = 0; at < size_.width; ++at) {
+      to[at] = to_byte(sums[at * channels_ + channel]);
+    }
+  }
+}
+
+}  // namespace tandem
