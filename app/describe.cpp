@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "tandem/data/named_datasets.h"
 #include "tandem/config/fields.h"
-#include "tandem/data/dataset.h"
+#include "tandem/data/load_dataset.h"
 
 namespace tandem::app {
 

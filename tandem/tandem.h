@@ -22,6 +22,7 @@
 #include "tandem/core/arena.h"
 #include "tandem/core/module_state.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/sampler.h"
 #include "tandem/graph/pt2_writer.h"

@@ -8,6 +8,7 @@
 #include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
@@ -100,7 +101,7 @@ bool is_one_process(const RunConfig& config) {
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
              ? std::make_unique<DataReader>(
-                   config.data.source, config.data.limit, config.comm.timeout())
+                   DataRequest(config), config.comm.timeout())
              : nullptr;
 }
 

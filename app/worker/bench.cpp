@@ -11,6 +11,7 @@
 #include "app/bench_spread.h"
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/run_directory.h"

@@ -2,54 +2,73 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "app/actions.h"
 #include "app/command_line.h"
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
+#include "app/setting_flag.h"
 #include "tandem/base/signals.h"
-#include "tandem/config/options/training_options.h"
-#include "tandem/data/dataset.h"
+#include "tandem/config/run_config.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
+#include "tandem/data/normalization.h"
+#include "tandem/data/write_digits.h"
 
 namespace tandem::app {
 
 namespace {
 
-// Mean and standard deviation of pixels in 0 to 1.
-void print_pixels(const Dataset& data) {
-  double sum = 0;
-  double squares = 0;
-  const auto bytes = static_cast<size_t>(data.inputs.bytes_of(data.size));
-  for (size_t i = 0; i < bytes; ++i) {
-    const double value = data.inputs.bytes[i] / 255.0;
-    sum += value;
-    squares += value * value;
+std::string sizes_text(const Samples& samples, int64_t count) {
+  std::vector<int64_t> sizes = {count};
+  sizes.insert(sizes.end(), samples.shape.begin(), samples.shape.end());
+  return fmt::format("[{}] {}", fmt::join(sizes, ", "), name_of(samples.type));
+}
+
+std::string numbers_text(const std::vector<double>& numbers) {
+  constexpr size_t kMost = 4;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < numbers.size() && i < kMost; ++i) {
+    texts.push_back(fmt::format("{:.4f}", numbers[i]));
   }
-  const double mean = sum / static_cast<double>(bytes);
-  const double std = std::sqrt(squares / static_cast<double>(bytes) - mean * mean);
-  fmt::print(", mean {:.4f}, std {:.4f}", mean, std);
+  return join(texts, ",") + (numbers.size() > kMost ? ",..." : "");
+}
+
+void print_classes(const Dataset& data) {
+  std::vector<int64_t> counts(static_cast<size_t>(data.num_classes));
+  const int64_t each = data.targets.numel();
+  for (int64_t i = 0; i < data.size; ++i) {
+    for (int64_t at = data.place_of(i) * each; at < (data.place_of(i) + 1) * each; ++at) {
+      const int64_t label = data.targets.integer(at);
+      if (label >= 0 && label < data.num_classes) {
+        ++counts[static_cast<size_t>(label)];
+      }
+    }
+  }
+  // More classes are not readable.
+  constexpr size_t kMost = 100;
+  for (size_t i = 0; i < counts.size() && i < kMost; ++i) {
+    const std::string name =
+        i < data.class_names.size() && data.class_names[i] != std::to_string(i)
+            ? " " + data.class_names[i]
+            : "";
+    fmt::print("  class {}{}: {}\n", i, name, counts[i]);
+  }
+  if (counts.size() > kMost) {
+    fmt::print("  and {} more classes\n", counts.size() - kMost);
+  }
 }
 
 void describe(const char* part, const Dataset& data) {
-  std::vector<int64_t> counts(static_cast<size_t>(data.num_classes));
-  for (int64_t i = 0; i < data.size; ++i) {
-    ++counts[static_cast<size_t>(data.targets.integer(i))];
-  }
-  const std::string sample = fmt::format("{}", fmt::join(data.inputs.shape, ", "));
   fmt::print(
-      "{}: {} samples of [{}], uint8; {} classes", part, data.size, sample,
-      data.num_classes);
-  print_pixels(data);
-  fmt::print("\n");
-  if (data.size > 0) {
-    const int64_t batch = std::min(data.size, TrainingOptions().batch_size);
-    fmt::print("  sample 0: [{}], label {}\n", sample, data.targets.integer(0));
-    fmt::print("  batch: [{}, {}], labels [{}]\n", batch, sample, batch);
-  }
-  for (int64_t label = 0; label < data.num_classes; ++label) {
-    fmt::print("  class {}: {}\n", label, counts[static_cast<size_t>(label)]);
+      "{}: {} samples, inputs {}{}, targets {}", part, data.size,
+      sizes_text(data.inputs, data.size), data.has_indices() ? " (indices)" : "",
+      sizes_text(data.targets, data.size));
+  if (data.has_classes()) {
+    fmt::print(", {} classes\n", data.num_classes);
+    print_classes(data);
+  } else {
+    fmt::print(", values\n");
   }
 }
 
@@ -79,41 +98,66 @@ int fetch_named(const Arguments& arguments) {
 }
 
 int make(const Arguments& arguments) {
-  CLI::App app("Draws digits and writes them as IDX files.", "tandem data make");
+  CLI::App app("Draws digits and writes them to files.", "tandem data make");
   std::string name;
   std::string out;
   int64_t train = 60'000;
   int64_t test = 10'000;
+  DigitsFormat format = DigitsFormat::idx;
   app.add_option("name", name, "digits")->required();
-  app.add_option("--out", out, "folder for the four files")->required();
+  app.add_option("--out", out, "folder for the files")->required();
   app.add_option("--train", train, "training images")
       ->check(whole_number(1, 10'000'000));
   app.add_option("--test", test, "test images")->check(whole_number(1, 10'000'000));
+  app.add_option_function<std::string>(
+      "--format",
+      [&format](const std::string& text) {
+        format = parse_choice<DigitsFormat>("--format", text);
+      },
+      "format of the files: " + join(choice_names<DigitsFormat>()) + " (default: idx)");
   parse(app, arguments);
   if (name != "digits") {
     throw ConfigError(
         "[data] the data set to make is '" + name + "', expected digits; name digits");
   }
-  write_digits(out, train, test);
+  write_digits(out, train, test, format);
   fmt::print("wrote {} + {} digits to {}\n", train, test, out);
   return 0;
 }
 
-int check(const Arguments& arguments) {
-  CLI::App app("Reads a whole data set and describes it.", "tandem data check");
-  std::string name;
-  app.add_option("name", name, "name or folder of a data set")->required();
+int info(const Arguments& arguments) {
+  CLI::App app(
+      "Reads a data set as `tandem train --data` does, and describes it.",
+      "tandem data info");
+  RunConfig config;
+  app.add_option(
+         "data", config.data.source, "name of a data set, or path of its files")
+      ->required();
+  for (const char* setting :
+       {"target", "shape", "image_size", "block_size", "test_fraction", "validation",
+        "limit", "loss", "seed"}) {
+    add_setting(app, config, setting);
+  }
   parse(app, arguments);
-  const auto splits = load_dataset(name);
+  const auto splits = load_dataset(DataRequest(config));
   describe("train", splits.train);
+  if (splits.validation.size > 0) {
+    describe("validation", splits.validation);
+  }
   describe("test", splits.test);
+  if (!splits.train.has_indices()) {
+    const Normalization measured = measure_normalization(splits.train);
+    fmt::print(
+        "--mean {} --std {} (measured on the training part)\n",
+        numbers_text(measured.mean), numbers_text(measured.std));
+  }
   return 0;
 }
 
 const std::vector<Action> kActions = {
     {"fetch", "NAME", "download a data set for --data NAME", &fetch_named},
     {"make", "digits --out DIR", "draw digits into a folder", &make},
-    {"check", "NAME|DIR", "read a data set and describe it", &check},
+    {"info", "NAME|PATH", "read a data set and describe it", &info},
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ DatasetSplits load_shared(
     const RunConfig& config, Communicator& comm, const Deadline& deadline) {
   return scatter_dataset(
       [&] {
-        return load_prepared_dataset(config.data.source, config.data.limit, deadline);
+        return load_prepared_dataset(DataRequest(config), deadline);
       },
       static_cast<uint64_t>(config.training.seed), comm);
 }
@@ -82,7 +82,7 @@ void train_as_process(const RunConfig& config, const TrainExtras& extras) {
       config,
       config.data.share == Share::scatter
           ? load_shared(config, *run.comm, deadline)
-          : load_prepared_dataset(config.data.source, config.data.limit, deadline),
+          : load_prepared_dataset(DataRequest(config), deadline),
       *run.comm, std::move(own));
 }
 
@@ -91,7 +91,7 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
   const bool scatter = config.data.share == Share::scatter;
   const auto data =
       scatter ? DatasetSplits()
-              : load_prepared_dataset(config.data.source, config.data.limit, deadline);
+              : load_prepared_dataset(DataRequest(config), deadline);
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {

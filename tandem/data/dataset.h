@@ -92,6 +92,9 @@ struct Dataset {
   }
 };
 
+/// A part of a data set.
+enum class DataPart { train, test, validation };
+
 /// Parts of a data set.
 struct DatasetSplits {
   Dataset train;

@@ -1,15 +1,9 @@
 #include "tandem/data/idx_folder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/base/log.h"
-#include "tandem/data/digits/digits.h"
 #include "tandem/data/idx.h"
 
 namespace tandem {
@@ -68,25 +62,6 @@ Dataset load_split(const std::string& folder, const std::string& prefix) {
   return split;
 }
 
-IdxArray image_array(const DigitImages& images) {
-  const auto count = static_cast<int64_t>(images.labels.size());
-  return {{count, kDigitSide, kDigitSide}, images.pixels};
-}
-
-IdxArray label_array(const DigitImages& images) {
-  return {{static_cast<int64_t>(images.labels.size())}, images.labels};
-}
-
-void move_file(const std::string& from, const std::string& to) {
-  std::error_code error;
-  std::filesystem::rename(from, to, error);
-  if (error) {
-    throw DataError(
-        "[data] cannot write '" + to + "': " + error.message() +
-        "; choose another folder");
-  }
-}
-
 // Throws DataError if a test label is greater than every training label. Otherwise a
 // damaged byte in a label file would look like a class without training samples.
 void check_labels(
@@ -97,20 +72,6 @@ void check_labels(
         std::to_string(test.num_classes - 1) + ", expected at most " +
         std::to_string(train.num_classes - 1) +
         " as in the training labels; fetch the label files again");
-  }
-}
-
-// Warns if less than half of the classes occur. Such labels are valid, but the file is
-// probably wrong.
-void warn_of_gaps(const std::string& folder, const Dataset& train) {
-  const std::set<uint8_t> found(train.targets.bytes.begin(), train.targets.bytes.end());
-  const auto num_found = static_cast<int64_t>(found.size());
-  if (2 * num_found < train.num_classes && thread_rank() == 0) {
-    log_warning(
-        "'" + folder + "': training labels go up to " +
-        std::to_string(train.num_classes - 1) + ", but only " +
-        std::to_string(num_found) +
-        " of them occur; check that the label file is intact");
   }
 }
 
@@ -143,34 +104,6 @@ DatasetSplits load_idx_folder(const std::string& folder) {
   }
   test.class_names = train.class_names;
   return splits;
-}
-
-void write_digits(const std::string& folder, int64_t num_train, int64_t num_test) {
-  const auto train = draw_digits(num_train, 2);
-  const auto test = draw_digits(num_test, 3);
-  const bool is_new = !file_exists(folder);
-  make_directories(folder);
-  // Writes all four files to a temporary folder first, so that no file appears if
-  // writing fails.
-  const std::string part = folder + "/part-" + std::to_string(getpid()) + "/";
-  try {
-    make_directories(part);
-    const std::pair<std::string, IdxArray> files[] = {
-        {"train-images-idx3-ubyte", image_array(train)},
-        {"train-labels-idx1-ubyte", label_array(train)},
-        {"t10k-images-idx3-ubyte", image_array(test)},
-        {"t10k-labels-idx1-ubyte", label_array(test)}};
-    for (const auto& [name, array] : files) {
-      write_idx(part + name, array);
-    }
-    for (const auto& file : files) {
-      move_file(part + file.first, folder + "/" + file.first);
-    }
-  } catch (...) {
-    remove_all(is_new ? folder : part);
-    throw;
-  }
-  remove_all(part);
 }
 
 }  // namespace tandem

@@ -16,8 +16,4 @@ namespace tandem {
 /// has no bytes. Throws the errors of read_idx() (data/idx.h).
 [[nodiscard]] Dataset load_images(const std::string& path);
 
-/// Draws digits (digits/digits.h) and writes four IDX files to a folder: either all or
-/// none.
-void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
-
 }  // namespace tandem

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -69,6 +69,25 @@ void hold_out_test(DatasetSplits& splits, double fraction) {
   }
 }
 
+// Warns if less than half of the classes occur. Such labels are valid, but a file is
+// probably wrong.
+void warn_of_gaps(const Dataset& train) {
+  if (!train.has_classes() || !train.targets.shape.empty() || thread_rank() != 0) {
+    return;
+  }
+  std::set<int64_t> found;
+  for (int64_t i = 0; i < train.size; ++i) {
+    found.insert(train.targets.integer(train.place_of(i)));
+  }
+  const auto num_found = static_cast<int64_t>(found.size());
+  if (2 * num_found < train.num_classes) {
+    log_warning(fmt::format(
+        "'{}': training labels go up to {}, but only {} of them occur; check that the "
+        "labels are intact",
+        train.name, train.num_classes - 1, num_found));
+  }
+}
+
 bool is_measured(const DataOptions& options, bool by_default) {
   using Kind = ChannelValues::Kind;
   const auto needs = [&](const ChannelValues& values) {
@@ -87,6 +106,11 @@ void measure(DatasetSplits& splits) {
 }
 
 }  // namespace
+
+DataRequest::DataRequest(const std::string& source, int64_t limit) {
+  options.source = source;
+  options.limit = limit;
+}
 
 DataRequest::DataRequest(const RunConfig& config)
     : options(config.data),
@@ -109,11 +133,14 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
     convert_to_values(splits.train);
     convert_to_values(splits.test);
   }
-  if (splits.test.size == 0) {
+  if (splits.test.size == 0 && request.holds_out_test) {
     hold_out_test(splits, options.test_fraction);
   }
-  if (source != nullptr && source->is_measured) {
+  if (!splits.train.has_classes() || (source != nullptr && source->is_measured)) {
     count_classes(splits, request.ignore_index);
+  }
+  if (source != nullptr) {
+    warn_of_gaps(splits.train);
   }
   splits.train = first_samples(std::move(splits.train), options.limit);
   splits.test = first_samples(std::move(splits.test), options.limit);
@@ -129,10 +156,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
 
 DatasetSplits load_dataset(
     const std::string& source, int64_t limit, const Deadline& deadline) {
-  DataRequest request;
-  request.options.source = source;
-  request.options.limit = limit;
-  return load_dataset(request, deadline);
+  return load_dataset(DataRequest(source, limit), deadline);
 }
 
 Dataset load_inputs(const DataRequest& request) {

@@ -18,11 +18,17 @@ struct DataRequest {
   bool wants_values = false;
   // Class that is not less than the number of classes but is valid (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
+  // True: if the files have no test part, samples are held out. False: the training part
+  // then has all samples, and the test part has none.
+  bool holds_out_test = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
   std::string columns;
 
   DataRequest() = default;
+  /// Requests the data set `--data SOURCE --limit LIMIT`.
+  DataRequest(  // NOLINT(google-explicit-constructor)
+      const std::string& source, int64_t limit = 0);
   /// Requests the data set of a run.
   explicit DataRequest(const RunConfig& config);
 };

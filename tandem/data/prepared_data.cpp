@@ -38,8 +38,17 @@ constexpr size_t kPageBytes = 4096;
 constexpr Dataset DatasetSplits::*kParts[] = {
     &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
-std::string key_of(const std::string& name_or_folder, int64_t limit) {
-  return std::to_string(limit) + " " + name_or_folder;
+// Returns all settings on which the result of load_dataset() depends, as one line.
+std::string key_of(const DataRequest& request) {
+  const DataOptions& options = request.options;
+  std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
+      request.wants_values, request.ignore_index, options.mean.text(),
+      options.std.text(), options.test_fraction, options.validation,
+      options.block_size, options.image_size, options.shape, options.target,
+      options.source, request.columns);
+  std::replace(key.begin(), key.end(), '\n', ' ');
+  return key;
 }
 
 size_t whole_pages(size_t bytes) {
@@ -75,15 +84,14 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
 // Runs in the child process. Reports no errors, because the ranks then read the files
 // and report the same errors.
 [[noreturn]] void read_for_others(
-    int memory, pid_t parent, const std::string& name_or_folder, int64_t limit,
-    const Deadline& deadline) {
+    int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     try {
-      const auto splits = load_dataset(name_or_folder, limit, deadline);
+      const auto splits = load_dataset(request, deadline);
       // Processes share the pages of a mapped file without a copy.
       if (!splits.train.inputs.is_mapped) {
-        write_splits(memory, key_of(name_or_folder, limit), splits);
+        write_splits(memory, key_of(request), splits);
         fcntl(memory, F_ADD_SEALS, kSeals);
       }
     } catch (const std::exception& error) {
@@ -220,12 +228,11 @@ std::optional<DatasetSplits> find_prepared(
 }  // namespace
 
 DataReader::DataReader(
-    const std::string& name_or_folder, int64_t limit,
-    std::chrono::milliseconds timeout) {
+    const DataRequest& request, std::chrono::milliseconds timeout) {
   int ends[2];
   // A name with a line break is not possible, because the description has one line for
   // each value.
-  if (name_or_folder.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
+  if (request.options.source.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
   // Workers inherit done_ and memory_. Only the child has the other end of the pipe.
@@ -235,7 +242,7 @@ DataReader::DataReader(
   const pid_t parent = getpid();
   child_ = memory_ < 0 || done_ < 0 ? -1 : fork();
   if (child_ == 0) {
-    read_for_others(memory_, parent, name_or_folder, limit, Deadline(timeout));
+    read_for_others(memory_, parent, request, Deadline(timeout));
   }
   close(ends[1]);
 }
@@ -262,15 +269,16 @@ Variables DataReader::variables() const {
 }
 
 DatasetSplits load_prepared_dataset(
-    const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
-  if (auto splits =
-          find_prepared(key_of(name_or_folder, limit), name_or_folder, deadline)) {
-    log_debug("[data] '" + name_or_folder + "' is in memory that ranks share");
+    const DataRequest& request, const Deadline& deadline) {
+  const std::string& source = request.options.source;
+  if (auto splits = find_prepared(key_of(request), source, deadline)) {
+    log_debug("[data] '" + source + "' is in memory that ranks share");
     return std::move(*splits);
   }
-  auto splits = load_dataset(name_or_folder, limit, deadline);
-  splits.train.hashes = hashes_of(splits.train);
-  splits.test.hashes = hashes_of(splits.test);
+  auto splits = load_dataset(request, deadline);
+  for (const auto part : kParts) {
+    (splits.*part).hashes = hashes_of(splits.*part);
+  }
   return splits;
 }
 

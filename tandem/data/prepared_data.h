@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tandem/base/process.h"
-#include "tandem/data/dataset.h"
+#include "tandem/data/load_dataset.h"
 
 namespace tandem {
 
@@ -23,11 +23,10 @@ namespace tandem {
 /// read the data or when the process that started the child ends.
 class DataReader {
  public:
-  /// Starts the child. `name_or_folder` and `limit` have the same meaning as in
-  /// load_dataset(). `timeout` is the maximum time for which the child waits for a lock
-  /// on the files.
-  DataReader(
-      const std::string& name_or_folder, int64_t limit,
+  /// Starts the child. `timeout` is the maximum time for which the child waits for a
+  /// lock on the files.
+  explicit DataReader(
+      const DataRequest& request,
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
   /// Kills and reaps the child. Memory that workers have mapped remains valid.
   ~DataReader();
@@ -48,12 +47,13 @@ class DataReader {
 /// Loads a data set like load_dataset(). If a DataReader prepares the data for this
 /// process, waits for its child and maps the memory instead of reading files. Only the
 /// first call does so, because it removes the environment variable. Always sets
-/// Dataset::hashes of both parts.
+/// Dataset::hashes of all parts. Samples of a mapped file are not prepared, because
+/// processes share the pages of the file.
 ///
 /// Throws as load_dataset(). Also throws DataError if the child has not ended by
 /// `deadline`.
 DatasetSplits load_prepared_dataset(
-    const std::string& name_or_folder, int64_t limit = 0,
+    const DataRequest& request,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 }  // namespace tandem

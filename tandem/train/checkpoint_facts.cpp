@@ -87,6 +87,14 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"tokens", data.tokens ? "true" : "false"},
       {"num_classes", std::to_string(data.num_classes)},
       {"class_names", join(data.class_names, "\n")},
+      {"columns", data.columns},
+      {"target", config.data.target},
+      {"shape", config.data.shape},
+      {"image_size", config.data.image_size},
+      {"block_size", std::to_string(config.data.block_size)},
+      {"test_fraction", fmt::format("{}", config.data.test_fraction)},
+      {"validation", fmt::format("{}", config.data.validation)},
+      {"seed", std::to_string(config.training.seed)},
   };
   if (config.model.kind == ModelKind::file) {
     facts[kModelHash] = sha256_of_file(network_file(config));
@@ -96,12 +104,16 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
 
 RunConfig config_from(const CheckpointFacts& facts) {
   RunConfig config;
-  for (const std::string key :
-       {"model", "loss", "data", "mean", "std", "ignore_index"}) {
-    if (facts.count(key) == 0 && key == "ignore_index") {
-      continue;  // a checkpoint of an older version
-    }
+  for (const char* key : {"model", "loss", "data", "mean", "std"}) {
     set_field(config, find_field(key, "checkpoint"), find(facts, key), "checkpoint");
+  }
+  // A checkpoint of an older version lacks some of these.
+  for (const char* key :
+       {"ignore_index", "target", "shape", "image_size", "block_size", "test_fraction",
+        "validation", "seed"}) {
+    if (facts.count(key) > 0) {
+      set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
+    }
   }
   return config;
 }
@@ -112,6 +124,7 @@ Dataset format_from(const CheckpointFacts& facts) {
   format.inputs.type = type_in(find_or(facts, "input_type", "uint8"), "input_type");
   format.targets.shape = sizes_in(find_or(facts, "target_shape", ""), "target_shape");
   format.targets.type = type_in(find_or(facts, "target_type", "uint8"), "target_type");
+  format.columns = find_or(facts, "columns", "");
   format.tokens = find_or(facts, "tokens", "false") == "true";
   format.num_classes = sizes_in(find(facts, "num_classes"), "num_classes").at(0);
   format.class_names = split(find_or(facts, "class_names", ""), '\n');

@@ -15,6 +15,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/train/assembly.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/report/all_ranks.h"
@@ -113,21 +114,39 @@ StepContext evaluation_context() {
   return context;
 }
 
+Dataset load_part(
+    const CheckpointEvaluation& options, const RunConfig& config,
+    const Dataset& format) {
+  DataRequest request(config);
+  request.columns = format.columns;
+  const bool is_other =
+      !options.data.empty() && options.data != request.options.source;
+  if (!options.data.empty()) {
+    request.options.source = options.data;
+  }
+  request.options.limit = options.limit;
+  request.holds_out_test = !is_other || options.part != DataPart::test;
+  auto splits = load_dataset(request);
+  if (options.part == DataPart::validation && splits.validation.size == 0) {
+    throw ConfigError(
+        "[data] the run has no validation part; choose another --split");
+  }
+  const bool takes_all = splits.test.size == 0;
+  return options.part == DataPart::validation           ? splits.validation
+         : options.part == DataPart::train || takes_all ? splits.train
+                                                        : splits.test;
+}
+
 // Returns the samples on which a checkpoint is evaluated.
 Dataset samples_of(
-    const CheckpointEvaluation& options, const std::string& source,
+    const CheckpointEvaluation& options, const RunConfig& config,
     const Dataset& format) {
-  Dataset data;
-  if (options.dataset) {
-    data = first_samples(*options.dataset, options.limit);
-  } else {
-    auto splits = load_dataset(source, options.limit);
-    data = options.training_part ? std::move(splits.train) : std::move(splits.test);
-  }
+  Dataset data = options.dataset ? first_samples(*options.dataset, options.limit)
+                                 : load_part(options, config, format);
   // Uses the classes of the model, because the samples may not include every class.
   data.num_classes = format.num_classes;
   data.class_names = format.class_names;
-  check_samples(data, data.num_classes);
+  check_samples(data, data.num_classes, config.model.ignore_index);
   return data;
 }
 
@@ -189,11 +208,8 @@ TestReport evaluate_checkpoint(
   RunConfig config = model == nullptr
                          ? config_of_checkpoint(path, description, options.network)
                          : config_from(description);
-  if (!options.data.empty()) {
-    config.data.source = options.data;
-  }
   const Dataset format = format_from(description);
-  const Dataset data = samples_of(options, config.data.source, format);
+  const Dataset data = samples_of(options, config, format);
   if (model == nullptr) {
     check_format(data, format);
   }

@@ -50,8 +50,9 @@ struct CheckpointEvaluation {
   std::string network;
   // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
-  // True: use the training part of `data` instead of its test part.
-  bool training_part = false;
+  // Part of `data` to use. If `data` is not that of the training and has no test part,
+  // `test` selects all samples.
+  DataPart part = DataPart::test;
   // Number of samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;

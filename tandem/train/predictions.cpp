@@ -1,3 +1,4 @@
+#include "tandem/data/idx_folder.h"
 #include "tandem/train/predictions.h"
 
 #include <ATen/ops/argmax.h>

@@ -565,8 +565,10 @@ Summary train(
       first_samples(all_data.validation, limit)};
   // Labels of both parts must be classes of the training part, as the model's outputs
   // are.
-  check_samples(data.train, data.train.num_classes);
-  check_samples(data.test, data.train.num_classes);
+  const int64_t ignored = config.model.ignore_index;
+  for (const auto* part : {&data.train, &data.test, &data.validation}) {
+    check_samples(*part, data.train.num_classes, ignored);
+  }
   // Checks this before assembling the run, because ranks already communicate while they
   // assemble it.
   const DataParts data_parts = parts_of(data);

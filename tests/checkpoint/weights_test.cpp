@@ -1,5 +1,6 @@
 // Weights from Python and to Python, checked with PyTorch.
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/checkpoint/weights.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+#include "tandem/data/load_dataset.h"
 #include "tandem/data/cifar.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+#include "tandem/data/idx_folder.h"
+#include "tandem/data/write_digits.h"
 #include "tandem/data/named_datasets.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
-#include "tandem/data/dataset.h"
+#include "tandem/data/load_dataset.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
 

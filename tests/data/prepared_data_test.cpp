@@ -105,7 +105,7 @@ TEST(PreparedData, EqualsTheFilesInSharedMemory) {
   const Scratch scratch;
   write_folder(scratch.path());
   const auto read = load_dataset(scratch.path());
-  const DataReader reader(scratch.path(), 0);
+  const DataReader reader{DataRequest(scratch.path())};
   {
     const Environment environment(reader);
     const auto prepared = load_prepared_dataset(scratch.path());
@@ -124,7 +124,7 @@ TEST(PreparedData, BytesOutliveTheReaderAndTheirDataset) {
   write_folder(scratch.path());
   Bytes labels;
   {
-    const DataReader reader(scratch.path(), 0);
+    const DataReader reader{DataRequest(scratch.path())};
     const Environment environment(reader);
     labels = load_prepared_dataset(scratch.path()).train.targets.bytes;
   }
@@ -136,9 +136,9 @@ TEST(PreparedData, BytesOutliveTheReaderAndTheirDataset) {
 TEST(PreparedData, HasOnlyTheSamplesOfItsLimit) {
   const Scratch scratch;
   write_folder(scratch.path());
-  const DataReader reader(scratch.path(), 2);
+  const DataReader reader{DataRequest(scratch.path(), 2)};
   const Environment environment(reader);
-  const auto prepared = load_prepared_dataset(scratch.path(), 2);
+  const auto prepared = load_prepared_dataset({scratch.path(), 2});
   EXPECT_TRUE(maps_prepared_memory());
   EXPECT_EQ(prepared.train.size, 2);
   EXPECT_EQ(prepared.train.targets.bytes.size(), 2u);
@@ -157,11 +157,11 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
   write_folder(one.path(), 7);
   write_folder(other.path(), 8);
   {
-    const DataReader reader(one.path(), 0);
+    const DataReader reader{DataRequest(one.path())};
     const Environment environment(reader);
     EXPECT_EQ(load_prepared_dataset(other.path()).train.inputs.bytes[0], 8);
   }
-  const DataReader reader(one.path(), 2);
+  const DataReader reader{DataRequest(one.path(), 2)};
   const Environment environment(reader);
   EXPECT_EQ(load_prepared_dataset(one.path()).train.size, 500);
 }
@@ -173,12 +173,12 @@ TEST(PreparedData, TimeoutNamesAChildThatDoesNotEnd) {
   // The child's open() waits for a writer.
   remove_all(scratch.path() + kTrainImages);
   ASSERT_EQ(mkfifo((scratch.path() + kTrainImages).c_str(), 0600), 0);
-  const DataReader reader(scratch.path(), 0);
+  const DataReader reader{DataRequest(scratch.path())};
   const pid_t child = Offer(reader).child;
   const auto failure = [&] {
     const Environment environment(reader);
     return error_of<DataError>([&] {
-      load_prepared_dataset(scratch.path(), 0, Deadline(std::chrono::milliseconds(50)));
+      load_prepared_dataset(scratch.path(), Deadline(std::chrono::milliseconds(50)));
     });
   };
   EXPECT_THAT(failure(), HasSubstr("process " + std::to_string(child)));
@@ -192,7 +192,7 @@ TEST(PreparedData, ErrorsAreReportedByTheWorker) {
   const Scratch scratch;
   write_folder(scratch.path());
   replace_file(scratch.path() + kTrainImages, "no images");
-  const DataReader reader(scratch.path(), 0);
+  const DataReader reader{DataRequest(scratch.path())};
   const Environment environment(reader);
   EXPECT_THAT(
       error_of<DataError>([&] { load_prepared_dataset(scratch.path()); }),
@@ -206,7 +206,7 @@ TEST(PreparedData, TheWorkerReadsTheFilesIfTheReaderDies) {
   const std::string images = scratch.path() + kTrainImages;
   ASSERT_EQ(rename(images.c_str(), (images + "-kept").c_str()), 0);
   ASSERT_EQ(mkfifo(images.c_str(), 0600), 0);
-  const DataReader reader(scratch.path(), 0);
+  const DataReader reader{DataRequest(scratch.path())};
   kill(Offer(reader).child, SIGKILL);
   ASSERT_EQ(rename((images + "-kept").c_str(), images.c_str()), 0);
   const Environment environment(reader);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tandem/data/named_datasets.h"
 #include "tandem/data/dataset.h"
 #include "tests/base/test_tools.h"
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tandem/data/load_dataset.h"
 #include "printed.h"
 
 namespace tandem::batch_lines_test {

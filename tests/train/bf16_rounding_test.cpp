@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/exec/compiled/graph_layers.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/train/assembly.h"

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/name_patterns.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/data/dataset.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"

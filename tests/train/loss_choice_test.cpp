@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/formats/safetensors.h"

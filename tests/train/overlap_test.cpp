@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/train/assembly.h"

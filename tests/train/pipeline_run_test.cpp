@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"

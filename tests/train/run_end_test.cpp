@@ -1,5 +1,6 @@
 // Runs that end before their last epoch: early stopping, and the program's observer.
 
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/agreement/run_end.h"
 
 #include <ATen/ops/cross_entropy_loss.h>

@@ -1,3 +1,4 @@
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/scatter.h"
 
 #include <ATen/CPUGeneratorImpl.h>

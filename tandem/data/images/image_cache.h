@@ -14,6 +14,8 @@ struct CachedImages {
   ImageShape shape;
   // Images: samples x channels x height x width bytes.
   Bytes pixels;
+  // True if `pixels` is the memory of a file.
+  bool is_mapped = true;
 };
 
 /// Returns the header of a cache file. The images follow it.

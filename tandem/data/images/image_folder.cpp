@@ -93,6 +93,7 @@ class FolderReader {
     result.height = images.shape.size.height;
     result.width = images.shape.size.width;
     result.pixels = images.pixels;
+    result.is_mapped = images.is_mapped;
     for (const auto& file : listing_.files) {
       result.labels.push_back(file.label);
       result.files.push_back(file.path);
@@ -192,7 +193,7 @@ class FolderReader {
     }
     SharedMemory memory(bytes);
     decode(shape, memory.data());
-    return {shape, {memory.freeze(), bytes}};
+    return {shape, {memory.freeze(), bytes}, false};
   }
 
   // Reads headers, if the images determine the size or the number of channels.

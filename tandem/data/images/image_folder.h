@@ -20,6 +20,8 @@ struct ImageFolder {
   int64_t width = 0;
   // Images: samples x channels x height x width bytes.
   Bytes pixels;
+  // True if `pixels` is the memory of a file.
+  bool is_mapped = false;
   // Class of each image: an index in class_names.
   std::vector<int64_t> labels;
   // Path of each image, relative to the folder.

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "tandem/data/idx_folder.h"
+#include "tandem/data/write_digits.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/data/dataset.h"
 #include "tests/program/program.h"
