@@ -9,6 +9,7 @@
 
 #include "app/recipe_name.h"
 #include "app/recipe_runs/repeats.h"
+#include "app/report/row_values.h"
 #include "app/report/run_report.h"
 #include "app/report/run_table.h"
 #include "tandem/base/error.h"
@@ -34,8 +35,12 @@ std::string result_of(const ordered_json& row) {
   if (row["status"] != "done") {
     return row.value("status", "") + ": " + row.value("reason", "");
   }
+  const Metric* metric = metric_in(row);
   return fmt::format(
-      "{:.2f} % in {:.1f} s", row.value("test_accuracy", 0.0),
+      "{} in {:.1f} s",
+      metric == nullptr
+          ? "no test result"
+          : value_text(*metric, number_in(row, test_key(*metric).c_str()).value_or(0)),
       row.value("wall_seconds", 0.0));
 }
 

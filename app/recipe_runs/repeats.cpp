@@ -18,7 +18,8 @@ const char* const kMeasured[] = {"wall_seconds",    "train_seconds",
                                  "program_seconds", "samples_per_second",
                                  "peak_memory_mib", "exposed_comm_ms_per_step",
                                  "test_accuracy",   "peak_device_memory_mib",
-                                 "train_accuracy",  "test_loss"};
+                                 "train_accuracy",  "test_loss",
+                                 "test_mae",        "train_mae"};
 
 std::vector<double> values_of(const std::vector<ordered_json>& runs, const char* key) {
   std::vector<double> values;

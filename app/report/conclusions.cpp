@@ -104,8 +104,9 @@ std::string repeats_text(const ordered_json& table) {
 // Returns a key by which runs are sorted. The better run has the smaller key.
 std::tuple<bool, double, double, double> standing_of(const ReportRun& run) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const Measurement& end = run.test_accuracy.back();
-  return {!run.done, run.arrival.value_or(kNever), -end.value, end.seconds};
+  const Measurement& end = run.test_metric.back();
+  const double error = run.metric->higher_is_better ? -end.value : end.value;
+  return {!run.done, run.arrival.value_or(kNever), error, end.seconds};
 }
 
 std::string seconds_text(double seconds) {
@@ -117,7 +118,8 @@ std::string seconds_text(double seconds) {
 std::pair<Winner, std::string> winner_of(
     const std::vector<ReportRun>& runs, size_t best, std::optional<double> target) {
   const auto& run = runs[best];
-  const auto& curve = run.test_accuracy;
+  const auto& curve = run.test_metric;
+  const Metric& metric = *run.metric;
   const Measurement& end = curve.back();
   if (run.arrival) {
     // Searches the curve for the point, because the curve belongs to one run, but the
@@ -135,25 +137,38 @@ std::pair<Winner, std::string> winner_of(
   }
   const auto equals =
       std::count_if(runs.begin(), runs.end(), [&](const ReportRun& other) {
-        return other.done && !other.test_accuracy.empty() &&
-               other.test_accuracy.back().value == end.value;
+        return other.done && other.metric == &metric && !other.test_metric.empty() &&
+               other.test_metric.back().value == end.value;
       });
   const std::string after = seconds_text(end.seconds);
   const std::string best_text = fmt::format(
-      "{}, {:.2f} % after {} of training{}.", run.name, end.value, after,
-      equals > 1 ? fmt::format(", the fastest of {} with this accuracy", equals) : "");
+      "{}, {} after {} of training{}.", run.name, value_text(metric, end.value), after,
+      equals > 1 ? fmt::format(", the fastest of {} with this {}", equals, metric.name)
+                 : "");
   return {
       {best, end.seconds, end.value,
-       fmt::format("{}: {:.4g} % after {}", run.name, end.value, after)},
+       fmt::format(
+           "{}: {:.4g}{} after {}", run.name, end.value,
+           metric.is_percentage ? " %" : "", after)},
       target ? fmt::format("No run reached {:.4g} %; the best: ", *target) + best_text
-             : "Best accuracy: " + best_text};
+             : fmt::format("Best {}: ", metric.name) + best_text};
 }
 
-void judge_accuracy(Conclusions& made, std::optional<double> target) {
+void judge_metric(Conclusions& made, std::optional<double> target) {
   const auto& runs = made.runs;
+  const auto first = std::find_if(runs.begin(), runs.end(), [](const ReportRun& run) {
+    return !run.test_metric.empty();
+  });
+  made.metric = first == runs.end() ? &kAccuracy : first->metric;
+  if (target && made.metric != &kAccuracy) {
+    made.caveats.push_back(fmt::format(
+        "The target is an accuracy, so the run with the best {} wins.",
+        made.metric->name));
+    target = std::nullopt;
+  }
   int64_t done = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].test_accuracy.empty()) {
+    if (!runs[i].test_metric.empty() && runs[i].metric == made.metric) {
       made.order.push_back(i);
       done += runs[i].done ? 1 : 0;
     }
@@ -205,7 +220,28 @@ std::string shortened_text(const ReportRun& run, double epochs) {
          (limit > 0 ? fmt::format(" on {:.0f} samples", limit) : "");
 }
 
+// Returns a sentence about runs of different metrics; "" if all have the same metric.
+std::string metrics_text(const std::vector<ReportRun>& runs) {
+  std::vector<std::string> groups;
+  for (const Metric* metric : kMetrics) {
+    std::vector<std::string> names;
+    for (const auto& run : runs) {
+      if (!run.test_metric.empty() && run.metric == metric) {
+        names.push_back(run.name);
+      }
+    }
+    if (!names.empty()) {
+      groups.push_back(fmt::format("{} in {}", metric->name, join(names)));
+    }
+  }
+  return groups.size() > 1 ? "Runs of different metrics: " + join(groups, "; ") + "."
+                           : "";
+}
+
 void add_caveats(Conclusions& made) {
+  if (const auto text = metrics_text(made.runs); !text.empty()) {
+    made.caveats.push_back(text);
+  }
   std::map<double, std::vector<std::string>> by_epochs;
   std::vector<std::string> shortened;
   for (const auto& run : made.runs) {
@@ -249,7 +285,7 @@ Conclusions add_conclusions(ordered_json& table, const std::string& directory) {
   if (is_scaling) {
     judge_speed_up(made);
   } else {
-    judge_accuracy(made, target);
+    judge_metric(made, target);
   }
   add_caveats(made);
   table.erase("winner");

@@ -14,7 +14,7 @@ struct Winner {
   // Index of the winner in Conclusions::runs.
   size_t run = 0;
   // Point at which the run's curve reaches the target or ends: training time in seconds
-  // and test accuracy in percent. In a table of `tandem scaling`: number of ranks and
+  // and value of the test metric. In a table of `tandem scaling`: number of ranks and
   // speed-up.
   double x = 0;
   double y = 0;
@@ -25,12 +25,15 @@ struct Winner {
 /// Results that are derived from a table, for report.html and the terminal.
 struct Conclusions {
   std::vector<ReportRun> runs;
-  // Indices of the runs with a test accuracy: best runs first, failed runs last. In a
-  // table of `tandem scaling`, indices of all runs in the order of the table.
+  // Metric by which runs are compared: the metric of the first run with a test result.
+  const Metric* metric = &kAccuracy;
+  // Indices of the runs with a test result of `metric`: best runs first, failed runs
+  // last. In a table of `tandem scaling`, indices of all runs in the order of the
+  // table.
   std::vector<size_t> order;
-  // The run that reached the target first; if none did, the most accurate run; nullopt
-  // if fewer than two runs are done. In a table of `tandem scaling`, the run with the
-  // greatest speed-up; nullopt if no speed-up is above 1.
+  // The run that reached the target accuracy first; if none did, the run with the best
+  // metric; nullopt if fewer than two runs are done. In a table of `tandem scaling`,
+  // the run with the greatest speed-up; nullopt if no speed-up is above 1.
   std::optional<Winner> winner;
   // Number of runs by status, such as "3 recipes: 2 done, 1 skipped".
   std::string counts;

@@ -85,10 +85,14 @@ struct CurveKind {
   const char* axis;
   Curve ReportRun::*curve;
   const char* (*scale)(const Values& values);
+  // The chart contains only runs of this metric; null: all runs.
+  const Metric* metric = nullptr;
 };
 const CurveKind kCurves[] = {
-    {"accuracy", "Test accuracy", "test accuracy, %", &ReportRun::test_accuracy,
-     &scale_for_accuracies},
+    {"accuracy", "Test accuracy", "test accuracy, %", &ReportRun::test_metric,
+     &scale_for_accuracies, &kAccuracy},
+    {"mae", "Test mean absolute error", "test mean absolute error",
+     &ReportRun::test_metric, &scale_for_losses, &kAbsoluteError},
     {"test-loss", "Test loss", "test loss", &ReportRun::test_loss, &scale_for_losses},
     {"loss", "Training loss", "training loss", &ReportRun::train_loss,
      &scale_for_losses},
@@ -103,7 +107,7 @@ const CurveAxis kAxes[] = {
     {"seconds", "seconds of training", &Measurement::seconds},
     {"samples", "samples", &Measurement::samples}};
 
-// Returns indices of runs: best runs first, runs without a test accuracy last.
+// Returns indices of runs: best runs first, other runs (Conclusions::order) last.
 std::vector<size_t> style_order(const Conclusions& conclusions) {
   auto order = conclusions.order;
   for (size_t i = 0; i < conclusions.runs.size(); ++i) {
@@ -152,7 +156,8 @@ CurveLines lines_of(
   for (size_t style = 0; style < order.size(); ++style) {
     const auto& run = conclusions.runs[order[style]];
     const Curve curve = thinned(run.*kind.curve);
-    if (curve.empty()) {
+    const bool other_metric = kind.metric != nullptr && kind.metric != run.metric;
+    if (curve.empty() || other_metric) {
       continue;
     }
     const auto& winner = conclusions.winner;
@@ -179,19 +184,21 @@ ordered_json curve_chart(
       {"marks", ordered_json::array()}};
 }
 
-// Returns the chart of accuracy against seconds, with the tutorials' results, the
-// target and the winner.
-ordered_json main_chart(const ordered_json& table, const Conclusions& conclusions) {
-  auto curves = lines_of(kCurves[0], kAxes[0], conclusions);
+// Returns the chart of the metric `kind` against seconds, with the winner and, for
+// accuracies, the tutorials' results and the target.
+ordered_json main_chart(
+    const CurveKind& kind, const ordered_json& table, const Conclusions& conclusions) {
+  const bool is_accuracy = kind.metric == &kAccuracy;
+  auto curves = lines_of(kind, kAxes[0], conclusions);
   const auto order = style_order(conclusions);
   for (auto& line : curves.lines) {
     const auto& run = conclusions.runs[order[line["style"].get<size_t>()]];
-    line["label"] =
-        fmt::format("{} ({:.2f} %)", run.name, run.test_accuracy.back().value);
+    line["label"] = fmt::format(
+        "{} ({})", run.name, value_text(*run.metric, run.test_metric.back().value));
     const auto tutorial = tutorial_in(run.row);
     const auto seconds = number_in(tutorial, "seconds");
     const auto accuracy = number_in(tutorial, "test_accuracy");
-    if (seconds && accuracy) {
+    if (is_accuracy && seconds && accuracy) {
       line["tutorial"].push_back(point(*seconds, *accuracy));
       curves.ends.push_back(*seconds);
       curves.values.push_back(*accuracy);
@@ -201,14 +208,14 @@ ordered_json main_chart(const ordered_json& table, const Conclusions& conclusion
   if (const auto& winner = conclusions.winner) {
     marks.push_back(winner_mark(*winner, conclusions.runs[winner->run].name));
   }
-  if (const auto target = number_in(table, "target_accuracy")) {
+  if (const auto target = number_in(table, "target_accuracy"); is_accuracy && target) {
     marks.push_back(
         {{"kind", "level"},
          {"label", fmt::format("target {:.4g} %", *target)},
          {"y", *target}});
     curves.values.push_back(*target);
   }
-  auto chart = curve_chart(kCurves[0], kAxes[0], curves);
+  auto chart = curve_chart(kind, kAxes[0], curves);
   chart["group"] = "main";
   chart["marks"] = marks;
   return chart;
@@ -378,10 +385,13 @@ ordered_json make_charts(const ordered_json& table, const Conclusions& conclusio
   } else {
     for (const auto& kind : kCurves) {
       for (const auto& axis : kAxes) {
-        charts.push_back(curve_chart(kind, axis, lines_of(kind, axis, conclusions)));
+        if (kind.metric == conclusions.metric && &axis == &kAxes[0]) {
+          charts.insert(charts.begin(), main_chart(kind, table, conclusions));
+        } else {
+          charts.push_back(curve_chart(kind, axis, lines_of(kind, axis, conclusions)));
+        }
       }
     }
-    charts.front() = main_chart(table, conclusions);
     // With one run there are no costs to compare.
     for (const auto& kind : kCosts) {
       if (conclusions.runs.size() > 1) {

@@ -110,6 +110,7 @@ std::string about_machine(const ordered_json& table) {
 // Returns the reasons why runs are missing, and the meanings of the table's columns.
 std::vector<std::string> notes_of(const RunTable& table, const ordered_json& json) {
   const std::pair<const char*, const char*> kMeanings[] = {
+      {"test MAE", "mean absolute error on the test samples"},
       {"seconds", "the whole program, with start and tests"},
       {"samples/s", "training only"},
       {"MB/rank", "tensors that a rank passed to its communicators"},

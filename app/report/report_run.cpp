@@ -38,7 +38,10 @@ void read_curves(ReportRun& run, const std::string& directory) {
       continue;
     }
     if (text_in(line, "kind") == "test") {
-      add_measurement(run.test_accuracy, line, "test_accuracy");
+      if (const Metric* metric = metric_in(line)) {
+        run.metric = metric;
+        add_measurement(run.test_metric, line, test_key(*metric).c_str());
+      }
       add_measurement(run.test_loss, line, "test_loss");
     } else if (text_in(line, "kind") == "train") {
       add_measurement(run.train_loss, line, "loss");
@@ -63,11 +66,11 @@ std::optional<double> median_arrival(
     if (repeat.is_object()) {
       ReportRun read;
       read_curves(read, directory + "/" + text_in(repeat, "directory"));
-      arrivals.push_back(arrival_of(read.test_accuracy, target));
+      arrivals.push_back(arrival_of(read.test_metric, target));
     }
   }
   if (arrivals.empty()) {
-    arrivals.push_back(arrival_of(run.test_accuracy, target));
+    arrivals.push_back(arrival_of(run.test_metric, target));
   }
   std::sort(arrivals.begin(), arrivals.end());
   // For an even number of runs, uses the later of the two middle arrivals, because at
@@ -124,7 +127,7 @@ std::vector<ReportRun> read_report_runs(
     read_curves(run, files);
     run.started = start_in(files);
     run.settings = changed_settings(files);
-    if (target) {
+    if (target && run.metric == &kAccuracy) {
       run.arrival = median_arrival(run, directory, *target);
     }
     runs.push_back(std::move(run));

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/options/metric.h"
+
 namespace tandem::app {
 
 /// A value that a run reported, with the training time in seconds and the number of
@@ -22,9 +24,11 @@ struct ReportRun {
   nlohmann::ordered_json row;
   std::string name;
   bool done = false;
-  // Accuracies are percentages. If runs were repeated, the curves are those of the
-  // median run.
-  Curve test_accuracy;
+  // Metric of the run's loss; the accuracy if the run has no test result.
+  const Metric* metric = &kAccuracy;
+  // Values of `metric` on the test samples. If runs were repeated, the curves are those
+  // of the median run.
+  Curve test_metric;
   Curve test_loss;
   Curve train_loss;
   Curve lr;

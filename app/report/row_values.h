@@ -1,9 +1,13 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "tandem/config/options/metric.h"
 
 namespace tandem::app {
 
@@ -32,6 +36,23 @@ inline nlohmann::ordered_json part_in(
   const auto found = row.find(key);
   return found != row.end() && found->is_structured() ? *found
                                                       : nlohmann::ordered_json();
+}
+
+/// Returns the metric whose value on the test samples is in a row of table.json, in
+/// summary.json or in a line of metrics.jsonl; null if there is none.
+inline const Metric* metric_in(const nlohmann::ordered_json& row) {
+  for (const Metric* metric : kMetrics) {
+    if (row.contains(test_key(*metric))) {
+      return metric;
+    }
+  }
+  return nullptr;
+}
+
+/// Returns the value of a metric as text, such as "99.25 %".
+inline std::string value_text(const Metric& metric, double value) {
+  return metric.is_percentage ? fmt::format("{:.2f} %", value)
+                              : fmt::format("{:.4g}", value);
 }
 
 /// Returns the tutorial's figures in a row, also if they have the old key "document";

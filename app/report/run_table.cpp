@@ -63,6 +63,10 @@ std::string hundredths(const Row& row, Key key) {
   return with_places(number(row, key), 2);
 }
 
+std::string four_digits(const Row& row, Key key) {
+  return as_printed(number(row, key));
+}
+
 std::string figure(const Row& row, Key key) {
   return three_digits(number(row, key));
 }
@@ -122,14 +126,18 @@ struct Column {
   Shown shown;
   std::string (*cell)(const Row& row, Key key);
   Key key = "";
+  // The column is only in tables with a run of this metric; null: in all tables.
+  const Metric* metric = nullptr;
 };
 
 const std::vector<Column> kRunColumns = {
     {"recipe", Shown::always, &name},
     {"strategy", Shown::wide, &strategy},
     {"ranks", Shown::always, &whole, "world_size"},
-    {"test %", Shown::always, &hundredths, "test_accuracy"},
-    {"train %", Shown::wide, &hundredths, "train_accuracy"},
+    {"test %", Shown::always, &hundredths, "test_accuracy", &kAccuracy},
+    {"train %", Shown::wide, &hundredths, "train_accuracy", &kAccuracy},
+    {"test MAE", Shown::always, &four_digits, "test_mae", &kAbsoluteError},
+    {"train MAE", Shown::wide, &four_digits, "train_mae", &kAbsoluteError},
     {"seconds", Shown::always, &seconds},
     {"s, range", Shown::repeated, &range, "wall_seconds_range"},
     {"training s", Shown::wide, &figure, "train_seconds"},
@@ -148,8 +156,21 @@ const std::vector<Column> kScalingColumns = {
     {"speed-up", Shown::always, &hundredths, "speed_up"},
     {"range", Shown::repeated, &range, "speed_up_range"},
     {"samples/s", Shown::always, &whole, "samples_per_second"},
-    {"test %", Shown::always, &hundredths, "test_accuracy"},
+    {"test %", Shown::always, &hundredths, "test_accuracy", &kAccuracy},
+    {"test MAE", Shown::always, &four_digits, "test_mae", &kAbsoluteError},
     {"tutorial s", Shown::always, &tutorial_seconds}};
+
+// Returns whether a run of the table has this metric. A table without test results has
+// accuracies.
+bool has_metric(const ordered_json& table, const Metric* metric) {
+  const auto& rows = table["rows"];
+  const auto has = [&](const Metric* wanted) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
+      return metric_in(row) == wanted;
+    });
+  };
+  return has(metric) || (metric == &kAccuracy && !has(&kAbsoluteError));
+}
 
 std::vector<Column> columns_of(const ordered_json& table, bool wide) {
   const auto& rows = table["rows"];
@@ -157,6 +178,9 @@ std::vector<Column> columns_of(const ordered_json& table, bool wide) {
     return number(row, "peak_device_memory_mib") >= 0;
   });
   const auto is_shown = [&](const Column& column) {
+    if (column.metric != nullptr && !has_metric(table, column.metric)) {
+      return false;
+    }
     return column.shown == Shown::always || (column.shown == Shown::wide && wide) ||
            (column.shown == Shown::repeated && number(table, "repeats") > 1) ||
            (column.shown == Shown::devices && devices);

@@ -6,6 +6,7 @@
 #include "app/worker/devices.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/predictions.h"
+#include "tandem/train/report/progress.h"
 
 namespace tandem::app {
 
@@ -27,9 +28,7 @@ CheckpointEvaluation evaluation_of(const EvalOptions& options) {
 int work_eval(const Arguments& arguments) {
   const EvalOptions options = parse_eval(arguments);
   const auto report = evaluate_checkpoint(options.checkpoint, evaluation_of(options));
-  fmt::print(
-      "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.2f}%)\n", report.loss,
-      report.correct, report.count, report.accuracy());
+  fmt::print("{}\n", describe(report, 2));
   return 0;
 }
 

@@ -160,7 +160,7 @@ void RunDirectory::add(const TrainReport& report) {
   json["step"] = report.step;
   json["samples"] = report.samples;
   json["loss"] = report.loss;
-  json["train_accuracy"] = report.train_accuracy;
+  json[train_key(*report.metric)] = report.metric_value;
   json["lr"] = report.lr;
   json["samples_per_second"] = report.samples_per_second;
   json["train_seconds"] = report.train_seconds;
@@ -177,7 +177,7 @@ void RunDirectory::add(const TestReport& report) {
   json["samples"] = report.samples;
   json["train_seconds"] = report.train_seconds;
   json["test_loss"] = report.loss;
-  json["test_accuracy"] = report.accuracy();
+  json[test_key(*report.metric)] = report.metric_value;
   append_line(json.dump() + "\n");
   step_ = report.step;
 }
@@ -198,9 +198,9 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   ordered_json json;
   json["format_version"] = kFormatVersion;
   json["name"] = config.name;
-  json["test_accuracy"] = summary.test.accuracy();
+  json[test_key(*summary.test.metric)] = summary.test.metric_value;
   json["test_loss"] = summary.test.loss;
-  json["train_accuracy"] = summary.train_accuracy;
+  json[train_key(*summary.test.metric)] = summary.train_metric_value;
   json["train_seconds"] = summary.train_seconds;
   json["program_seconds"] = summary.program_seconds;
   json["samples_per_second"] = summary.samples_per_second;

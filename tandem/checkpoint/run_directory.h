@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-/// A training line of metrics.jsonl. Loss and accuracy cover the steps since the
-/// previous line. They cover all ranks, or only rank 0 if ranks do not step together.
+/// A training line of metrics.jsonl. Loss and metric cover the steps since the previous
+/// line. They cover all ranks, or only rank 0 if ranks do not step together.
 struct TrainReport {
   // Number of the epoch, from 0. Lines and messages count epochs from 1.
   int64_t epoch = 0;
@@ -22,10 +22,11 @@ struct TrainReport {
   // processed in them.
   int64_t step = 0;
   int64_t samples = 0;
-  // Mean loss per sample.
+  // Mean loss per sample; if a sample has several targets, per target.
   double loss = 0;
-  // Accuracy on the training samples, in percent.
-  double train_accuracy = 0;
+  // Metric of the loss, and its value on the training samples.
+  const Metric* metric = &kAccuracy;
+  double metric_value = 0;
   double lr = 0;
   double samples_per_second = 0;
   // Training time, without evaluation, in seconds.
@@ -42,12 +43,17 @@ struct TestReport {
   int64_t samples = 0;
   // Training time until the evaluation, in seconds.
   double train_seconds = 0;
-  // Mean test loss per sample.
+  // Mean test loss per sample; if a sample has several targets, per target.
   double loss = 0;
-  // Number of correct test samples, and number of all evaluated test samples.
+  // Metric of the loss, and its value on the test samples.
+  const Metric* metric = &kAccuracy;
+  double metric_value = 0;
+  // Number of correct test samples, or 0 if the metric is not a percentage, and number
+  // of all evaluated test samples. If a sample has several targets, numbers of targets.
   int64_t correct = 0;
   int64_t count = 0;
 
+  /// Returns `correct` as a percentage of `count`.
   double accuracy() const {
     return count > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(count)
                      : 0;
@@ -57,9 +63,9 @@ struct TestReport {
 /// Content of summary.json, which is written at the end of a run.
 struct Summary {
   TestReport test;
-  // Training accuracy in the last epoch that this process trained, in percent. If ranks
-  // do not step together, it covers only rank 0's samples.
-  double train_accuracy = 0;
+  // Value of test.metric on the training samples of the last epoch that this process
+  // trained. If ranks do not step together, it covers only rank 0's samples.
+  double train_metric_value = 0;
   double train_seconds = 0;
   // Seconds since the program began (base/program_clock.h).
   double program_seconds = 0;

@@ -58,12 +58,6 @@ void check_model_file(const ModelSettings& model) {
 }
 
 void check_loss(const ModelSettings& model) {
-  if (model.loss == LossKind::mse) {
-    throw ConfigError(
-        "[config] loss is mse, which needs targets that are numbers, but every target "
-        "here is a class; use --loss auto, cross_entropy, nll or "
-        "softmax_cross_entropy");
-  }
   // PyTorch accepts any numbers as log-probabilities, but the loss then falls without
   // limit.
   if (model.loss == LossKind::nll && is_built_in(model.kind) &&

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tandem/base/error.h"
 
@@ -64,6 +65,14 @@ struct fmt::formatter<tandem::Real> : fmt::formatter<double> {
 
 namespace tandem {
 
+void set_metric(LineValues& values, const Metric& metric, double sum, double count) {
+  values.metric = metric.value(sum, count);
+  values.accuracy =
+      metric.is_percentage ? values.metric : std::numeric_limits<double>::quiet_NaN();
+  values.correct = metric.is_percentage ? static_cast<int64_t>(sum) : 0;
+  values.count = static_cast<int64_t>(count);
+}
+
 std::string float_text(double value) {
   const std::string text = fmt::format("{}", value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -84,8 +93,9 @@ std::string format_line(
         fmt::arg("own_samples", v.own_samples), fmt::arg("samples", v.samples),
         fmt::arg("total", v.total), fmt::arg("percent", Real{v.percent}),
         fmt::arg("share", v.share), fmt::arg("loss", Real{v.loss}),
-        fmt::arg("accuracy", Real{v.accuracy}), fmt::arg("correct", v.correct),
-        fmt::arg("count", v.count), fmt::arg("lr", Real{v.lr}),
+        fmt::arg("metric", Real{v.metric}), fmt::arg("accuracy", Real{v.accuracy}),
+        fmt::arg("correct", v.correct), fmt::arg("count", v.count),
+        fmt::arg("lr", Real{v.lr}),
         fmt::arg("samples_per_second", Real{v.samples_per_second}),
         fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}),
         fmt::arg("duration", duration_text(v.seconds)),
@@ -98,7 +108,7 @@ std::string format_line(
         "[config] " + setting + " is '" + pattern + "': " + error.what() +
         "; expected in braces: rank, epoch, epoch_index, epochs, step, steps, "
         "step_percent, batch_index, batch_percent, batch_loss, own_samples, samples, "
-        "total, percent, share, loss, accuracy, correct, count, lr, "
+        "total, percent, share, loss, metric, accuracy, correct, count, lr, "
         "samples_per_second, seconds, minutes, duration, program_seconds, "
         "program_minutes, master_addr, master_port, device or num_gpus; change it");
   }

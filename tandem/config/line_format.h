@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/config/options/metric.h"
+
 namespace tandem {
 
 /// Values for a line of a run's output. Templates contain the names of the members.
@@ -36,7 +38,10 @@ struct LineValues {
   int64_t share = 0;
   // Mean loss since the last report.
   double loss = 0;
-  // Accuracy in percent: `correct` of `count` samples.
+  // Value of the loss's metric over `count` samples, or over `count` targets if a
+  // sample has several. If the metric is a percentage, `correct` of `count` are correct
+  // and `accuracy` is the metric; otherwise, `correct` is 0 and `accuracy` is NaN.
+  double metric = 0;
   double accuracy = 0;
   int64_t correct = 0;
   int64_t count = 0;
@@ -56,6 +61,10 @@ struct LineValues {
   std::string device = "cpu";
   int64_t num_gpus = 0;
 };
+
+/// Sets the members of `values` that follow from the sum of `metric` over `count`
+/// targets.
+void set_metric(LineValues& values, const Metric& metric, double sum, double count);
 
 /// Returns a line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}".
 /// A template contains names of members of LineValues in braces, with optional format

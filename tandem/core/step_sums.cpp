@@ -12,15 +12,11 @@ double StepSums::Values::mean_loss() const {
   return loss / std::max(1.0, samples);
 }
 
-double StepSums::Values::percent_correct() const {
-  return 100 * correct / std::max(1.0, samples);
-}
-
-StepSums::StepSums(double loss, double correct, double samples)
+StepSums::StepSums(double loss, double metric, double samples)
     : tensor_(at::empty({3}, at::kDouble)) {
   auto* values = tensor_.data_ptr<double>();
   values[0] = loss;
-  values[1] = correct;
+  values[1] = metric;
   values[2] = samples;
 }
 

@@ -6,9 +6,9 @@
 
 namespace tandem {
 
-/// Sums over batches: the loss, the number of correct samples and the number of samples
-/// that count in the loss. They cover the batches of this rank or, after a reduction,
-/// of all ranks.
+/// Sums over batches: the loss, the metric of the loss, and the number of samples that
+/// count in the loss. They cover the batches of this rank or, after a reduction, of all
+/// ranks.
 ///
 /// The sums stay on the device that computed the loss. Only values() waits for the
 /// device. Copies are independent. Not thread-safe.
@@ -16,24 +16,26 @@ class StepSums {
  public:
   struct Values {
     double loss = 0;
-    double correct = 0;
+    // Sum of the metric (Metric in config/options/metric.h): number of correct targets,
+    // or sum of absolute errors.
+    double metric = 0;
+    // Number of samples that count in the loss; if a sample has several targets, number
+    // of targets: positions with a class, or numbers.
     double samples = 0;
 
-    /// Returns the loss per sample; 0 without samples.
+    /// Returns the loss per target; 0 without samples.
     double mean_loss() const;
-    /// Returns the percentage of correct samples; 0 without samples.
-    double percent_correct() const;
   };
 
   /// Constructs sums over no batches.
   StepSums() = default;
 
-  /// Constructs sums from a float64 tensor {loss, correct, samples}. The caller must
+  /// Constructs sums from a float64 tensor {loss, metric, samples}. The caller must
   /// not change the tensor afterwards.
   explicit StepSums(at::Tensor tensor) : tensor_(std::move(tensor)) {}
 
   /// Constructs sums in main memory.
-  StepSums(double loss, double correct, double samples);
+  StepSums(double loss, double metric, double samples);
 
   /// Returns whether nothing has been added. Does not wait for the device.
   bool empty() const {
@@ -46,7 +48,7 @@ class StepSums {
   /// Returns the sums as numbers. Waits for the device.
   Values values() const;
 
-  /// Returns a float64 tensor {loss, correct, samples} on the sums' device. The caller
+  /// Returns a float64 tensor {loss, metric, samples} on the sums' device. The caller
   /// must not change it.
   at::Tensor tensor() const;
 

@@ -28,18 +28,6 @@ bool onednn_lacks_bf16() {
          (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
 }
 
-// Throws a short error. LibTorch's error has many lines and does not mention the
-// model's outputs.
-void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classes) {
-  if (output.dim() != 2 || output.size(0) != samples) {
-    throw ConfigError(
-        "[model] the shape of the output is " + c10::str(output.sizes()) +
-        ", expected [" + std::to_string(samples) + ", " + std::to_string(num_classes) +
-        "], samples x classes; change the output of the model");
-  }
-  check_num_outputs(output.size(1), num_classes);
-}
-
 // Sets flags of the whole process, so that runs are repeatable. By default cuDNN may
 // round products of float32 to tf32.
 void set_cuda_flags(bool tf32) {
@@ -95,7 +83,8 @@ class EagerExecutor : public StageExecutor {
       const auto targets = batch.targets.to(
           arenas_.device(), batch.targets.scalar_type(), /*non_blocking=*/true);
       if (const int64_t classes = std::exchange(options_.num_classes, 0)) {
-        check_outputs(result.output, targets.size(0), classes);
+        // LibTorch's error has many lines and does not mention the model's outputs.
+        check_output_shape(result.output.sizes(), targets.sizes(), classes);
       }
       loss = summed_loss(
           context.training ? options_.loss : evaluation_loss_, result.output, targets);
@@ -211,8 +200,8 @@ class EagerExecutor : public StageExecutor {
     const c10::AutoGradMode no_grad(false);
     auto sums = at::empty({3}, loss.options().dtype(at::kDouble));
     sums[0].copy_(loss.detach());
-    sums[1].copy_(count_correct(options_.loss, output, targets));
-    sums[2].fill_(targets.size(0) - ignored);
+    sums[1].copy_(metric_sum(options_.loss, output, targets));
+    sums[2].fill_(targets.numel() - ignored);
     return StepSums(sums);
   }
 

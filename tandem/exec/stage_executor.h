@@ -63,8 +63,8 @@ class NoSink : public GradientSink {
 struct StageResult {
   // Activations for the next stage. On the last stage, the model's output.
   at::Tensor output;
-  // Sum of the losses, number of correct samples and number of samples. Empty except on
-  // the last stage.
+  // Sums of the loss and of its metric, and number of samples. Empty except on the last
+  // stage.
   StepSums sums;
 };
 
@@ -131,8 +131,8 @@ struct StageOptions {
   // True if this is the first, or the last, stage of the model.
   bool first = true;
   bool last = true;
-  // Number of classes in the data; 0 if it is unknown. In its first forward pass, the
-  // last stage compares it with the number of outputs.
+  // Number of classes in the data; 0 if it is unknown, or if targets are numbers. In
+  // its first forward pass, the last stage compares it with the number of outputs.
   int64_t num_classes = 0;
   Numerics numerics = {};
   // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).

@@ -19,6 +19,7 @@
 #include "tandem/parallel/strategies/shared_parameters.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/fine_tuning.h"
+#include "tandem/train/targets.h"
 
 namespace tandem {
 
@@ -140,23 +141,48 @@ void check_placement(
   }
 }
 
-// Compares the number of the model's outputs with the number of classes. In a function
-// model, the number is known only after a forward pass, so the executor compares it.
+// Throws ConfigError unless the loss is for targets of this type.
+void check_targets(LossKind loss, bool targets_are_numbers) {
+  if (row_of(loss).of_numbers && !targets_are_numbers) {
+    throw ConfigError(fmt::format(
+        "[config] loss is {}, which needs targets that are numbers, but every target "
+        "here is a class; use --loss auto, cross_entropy, nll or "
+        "softmax_cross_entropy",
+        name_of(loss)));
+  }
+  if (!row_of(loss).of_numbers && targets_are_numbers) {
+    throw ConfigError(fmt::format(
+        "[config] loss is {}, which needs targets that are classes, but the targets "
+        "here are numbers; use --loss auto, mse, l1 or bce",
+        name_of(loss)));
+  }
+}
+
+// Compares the model's outputs with the targets. In a function model, the number of
+// outputs is known only after a forward pass, so the executor compares it.
 void compare_outputs(const Dataset& train, const Model& model, StageOptions& stage) {
-  // These losses do not need one output per class.
-  if (stage.loss.own || stage.loss.kind == LossKind::mse) {
+  if (stage.loss.own) {
     return;
   }
   if (model.graph() == nullptr) {
-    stage.num_classes = train.num_classes;
+    stage.num_classes = stage.loss.of_numbers() ? 0 : train.num_classes;
     return;
   }
   const Graph& graph = *model.graph();
+  std::vector<int64_t> shape;
   int64_t outputs = 1;
   for (const auto& size : graph.value(graph.output).shape) {
-    outputs *= size.at(1);
+    shape.push_back(size.at(1));
+    outputs *= shape.back();
   }
-  check_num_outputs(outputs, train.num_classes);
+  const int64_t targets = targets_of(train).per_sample;
+  if (stage.loss.of_numbers()) {
+    check_num_numbers(outputs, targets);
+  } else if (targets > 1) {
+    check_output_shape(shape, {1, targets}, train.num_classes);
+  } else {
+    check_num_outputs(outputs, train.num_classes);
+  }
 }
 
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
@@ -164,7 +190,7 @@ StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
     Model& model, LossFunction loss) {
   StageOptions options;
-  options.loss = loss_of(config, model.graph());
+  options.loss = loss_of(config, model.graph(), targets_of(train).are_numbers);
   options.loss.own = std::move(loss);
   check_label_smoothing(
       config.model,
@@ -255,6 +281,7 @@ Assembly assemble(
   parts.executor = make_executor(
       config.exec.executor, *parts.model, *parts.arenas, stage,
       &parts.executor_passed_over);
+  parts.loss = stage.loss;
   StrategyOptions strategy = config.strategy;
   strategy.optimizer_state = settle_optimizer_state(strategy, comm);
   parts.optimizer_state = strategy.optimizer_state;
@@ -290,14 +317,17 @@ std::unique_ptr<Model> make_model(
              : make_model(config.model.kind, options);
 }
 
-Loss loss_of(const RunConfig& config, const Graph* graph) {
+Loss loss_of(const RunConfig& config, const Graph* graph, bool targets_are_numbers) {
   LossKind kind = config.model.loss;
-  if (kind == LossKind::automatic) {
+  if (kind == LossKind::automatic && targets_are_numbers) {
+    kind = LossKind::mse;
+  } else if (kind == LossKind::automatic) {
     const bool is_file = config.model.kind == ModelKind::file;
     kind = is_file && graph != nullptr && ends_in_log_softmax(*graph)
                ? LossKind::nll
                : row_of(config.model.kind).loss;
   }
+  check_targets(kind, targets_are_numbers);
   Loss loss{kind, config.model.reduction};
   loss.label_smoothing = config.model.label_smoothing;
   loss.ignore_index = config.model.ignore_index;

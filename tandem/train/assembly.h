@@ -39,6 +39,8 @@ struct Assembly {
   // fastest.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
+  // Loss that the strategy minimizes.
+  Loss loss;
   // Division of the optimizer's state that the strategy uses; `automatic` if the
   // strategy does not support the setting.
   OptimizerState optimizer_state = OptimizerState::automatic;
@@ -66,10 +68,15 @@ struct Assembly {
 [[nodiscard]] std::unique_ptr<Model> make_model(
     const RunConfig& config, const ModelOptions& options);
 
-/// Returns the loss that a config selects. Replaces `automatic` with the default of the
-/// config's model: for a network file, nll if its graph ends in a log-softmax,
-/// otherwise cross_entropy.
-[[nodiscard]] Loss loss_of(const RunConfig& config, const Graph* graph = nullptr);
+/// Returns the loss that a config selects. Replaces `automatic` with mse if targets are
+/// numbers, otherwise with the default of the config's model: for a network file, nll
+/// if its graph ends in a log-softmax, otherwise cross_entropy.
+///
+/// Throws ConfigError if the config selects a loss of numbers for targets that are
+/// classes, or the reverse.
+[[nodiscard]] Loss loss_of(
+    const RunConfig& config, const Graph* graph = nullptr,
+    bool targets_are_numbers = false);
 
 /// Returns the loader options that turn samples of a data set into inputs of the
 /// config's model.

@@ -100,10 +100,12 @@ std::unique_ptr<Loader> make_loader(
   return loader;
 }
 
-TestReport report_of(const StepSums::Values& sums) {
+TestReport report_of(const StepSums::Values& sums, const Metric& metric) {
   TestReport report;
+  report.metric = &metric;
+  report.metric_value = metric.value(sums.metric, sums.samples);
   report.count = static_cast<int64_t>(sums.samples);
-  report.correct = static_cast<int64_t>(sums.correct);
+  report.correct = metric.is_percentage ? static_cast<int64_t>(sums.metric) : 0;
   report.loss = sums.mean_loss();
   return report;
 }
@@ -151,27 +153,28 @@ Dataset samples_of(
 }
 
 TestReport evaluate_alone(
-    StageExecutor& executor, const Dataset& data, LoaderOptions loading,
+    const Assembly& parts, const Dataset& data, LoaderOptions loading,
     const std::function<void(const EvaluatedBatch&)>& after_batch) {
   const auto loader = make_loader({}, data, std::move(loading));
   const StepContext context = evaluation_context();
   StepSums sums;
   Batch batch;
   while (loader && loader->next(batch)) {
-    const StageResult result = executor.forward(0, batch, context);
+    const StageResult result = parts.executor->forward(0, batch, context);
     sums += result.sums;
     if (after_batch) {
       after_batch({data, batch, result.output});
     }
   }
-  return report_of(sums.values());
+  return report_of(sums.values(), parts.loss.metric());
 }
 
 }  // namespace
 
 std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
-    const Dataset& dataset, LoaderOptions options, int64_t limit_batches) {
+    const Dataset& dataset, LoaderOptions options, const Metric& metric,
+    int64_t limit_batches) {
   strategy.before_evaluation();
   const auto loader = make_loader(strategy.data_shard(), dataset, std::move(options));
   const int64_t all = most_of_all_ranks(loader ? loader->num_batches() : 0, comm);
@@ -188,14 +191,15 @@ std::optional<TestReport> evaluate_unless(
       return std::nullopt;
     }
   }
-  return report_of(of_all_ranks(sums, comm, "evaluation").values());
+  return report_of(of_all_ranks(sums, comm, "evaluation").values(), metric);
 }
 
 TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
-    LoaderOptions options, int64_t limit_batches) {
+    LoaderOptions options, const Metric& metric, int64_t limit_batches) {
   return *evaluate_unless(
-      [] { return false; }, strategy, comm, dataset, std::move(options), limit_batches);
+      [] { return false; }, strategy, comm, dataset, std::move(options), metric,
+      limit_batches);
 }
 
 TestReport evaluate_checkpoint(
@@ -223,7 +227,7 @@ TestReport evaluate_checkpoint(
         LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
-        return evaluate_alone(*parts.executor, data, loading, options.after_batch);
+        return evaluate_alone(parts, data, loading, options.after_batch);
       });
 }
 

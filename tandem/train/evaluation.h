@@ -17,17 +17,19 @@ namespace tandem {
 /// Evaluates a model on a data set. Every sample counts exactly once for any number of
 /// ranks, because shards have no padding and ranks reduce sums instead of means.
 ///
-/// Collective; all ranks get the same result. `limit_batches` is the maximum number of
-/// batches per rank, which --dry-run sets; 0 means all batches.
+/// Collective; all ranks get the same result. `metric` is the metric of the strategy's
+/// loss. `limit_batches` is the maximum number of batches per rank, which --dry-run
+/// sets; 0 means all batches.
 [[nodiscard]] TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
-    LoaderOptions options, int64_t limit_batches = 0);
+    LoaderOptions options, const Metric& metric = kAccuracy, int64_t limit_batches = 0);
 
 /// Evaluates like evaluate(), but returns nullopt on all ranks within about half a
 /// second after `stop` returns true on any rank.
 [[nodiscard]] std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
-    const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);
+    const Dataset& dataset, LoaderOptions options, const Metric& metric = kAccuracy,
+    int64_t limit_batches = 0);
 
 /// A batch of an evaluation and the outputs of the model.
 struct EvaluatedBatch {

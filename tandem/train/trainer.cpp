@@ -32,6 +32,7 @@
 #include "tandem/train/report/reporter.h"
 #include "tandem/train/report/trace_file.h"
 #include "tandem/train/run_checkpoints.h"
+#include "tandem/train/targets.h"
 #include "tandem/train/totals.h"
 #include "tandem/train/training_batches.h"
 
@@ -85,7 +86,9 @@ class Trainer {
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
             dry(batches_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
-        reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
+        reporter_(
+            config_, comm, *parts_.strategy, parts_.arenas->device(),
+            parts_.loss.metric(), targets_of(data.train).per_sample),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
         test_loading_(loader_options(config_, data_.train)) {
@@ -249,7 +252,8 @@ class Trainer {
       reporter_.converged(place());
     }
     end_.on_epoch(
-        {position_.epoch, position_.step, loss.mean, reporter_.epoch_accuracy()},
+        {position_.epoch, position_.step, loss.mean, &parts_.loss.metric(),
+         reporter_.epoch_metric()},
         trained);
     parts_.strategy->end_epoch(is_last_epoch());
   }
@@ -415,7 +419,8 @@ class Trainer {
         smaller_batches("--eval-batch-size", config_.output.eval_batch_size), [&] {
           return evaluate_unless(
               [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test,
-              test_loading_, config_.output.dry_run ? kDryRunSteps : 0);
+              test_loading_, parts_.loss.metric(),
+              config_.output.dry_run ? kDryRunSteps : 0);
         });
     if (!whole) {
       if (saved_step_ != position_.step) {
@@ -490,7 +495,8 @@ class Trainer {
     summary.samples_per_second = reporter_.clock().mean_rate();
     const auto steps =
         static_cast<double>(std::max<int64_t>(1, position_.step - first_step_));
-    summary.train_accuracy = reporter_.epoch_accuracy();
+    summary.test.metric = &parts_.loss.metric();
+    summary.train_metric_value = reporter_.epoch_metric();
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);

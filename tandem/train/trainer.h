@@ -36,11 +36,11 @@ struct CustomParts {
 ///
 /// `data` replaces config.data.source. The files of the run contain
 /// recorded_name(data.train) as the source. config.data.limit applies to `data`. Before
-/// the first step, compares the labels and, unless the loss is custom or mse, the
-/// number of the model's outputs with Dataset::num_classes.
+/// the first step, compares the labels and, unless the loss is custom, the model's
+/// outputs with the targets of the data.
 ///
 /// Returns the summary. The test result is equal on every rank. Times, rates,
-/// measurements and the training accuracy may differ; summary.json has those of rank 0.
+/// measurements and the training metric may differ; summary.json has those of rank 0.
 /// Throws ConfigError, DataError or CommError.
 ///
 /// If a signal stops the run, throws StoppedError after a checkpoint was saved. Throws

@@ -39,8 +39,6 @@ TEST(TrainFlags, RefuseUnknownNamesWithTheNearest) {
       {{"--backend", "nccl", "--device", "cpu"},
        {"backend is nccl", "device is cpu", "--backend auto"}},
       {{"--loss", "nnl"}, {"nnl", "'nll'"}},
-      {{"--loss", "mse"},
-       {"loss is mse", "target here is a class", "--loss auto, cross_entropy, nll"}},
       {{"--model", "simplenet", "--loss", "nll"},
        {"loss is nll", "simplenet", "--loss cross_entropy"}},
       {{"--reduction", "men"}, {"men", "'mean'"}},

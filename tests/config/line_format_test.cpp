@@ -30,6 +30,7 @@ LineValues some_values() {
   values.percent = 1.0667;
   values.share = 15'000;
   values.loss = 0.123456789;
+  values.metric = 0.125;
   values.accuracy = 97.5;
   values.correct = 9'750;
   values.count = 10'000;
@@ -56,6 +57,7 @@ TEST(LineFormat, HasEveryValue) {
   EXPECT_EQ(line("{batch_index} {batch_percent:.1f}%"), "29 48.3%");
   EXPECT_EQ(line("{batch_loss} of {own_samples}"), "0.25 of 320");
   EXPECT_EQ(line("{correct}/{count} {accuracy:.1f}%"), "9750/10000 97.5%");
+  EXPECT_EQ(line("{metric} {metric:.1f}"), "0.125 0.1");
   EXPECT_EQ(line("{lr} {samples_per_second:.0f}"), "0.05 2048");
   EXPECT_EQ(line("{seconds:.0f} s = {minutes:.1f} min"), "90 s = 1.5 min");
   EXPECT_EQ(

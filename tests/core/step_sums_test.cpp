@@ -10,21 +10,19 @@ TEST(StepSums, AreZeroWithoutBatches) {
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(none.values().samples, 0);
   EXPECT_EQ(none.values().mean_loss(), 0);
-  EXPECT_EQ(none.values().percent_correct(), 0);
   EXPECT_TRUE(none.tensor().equal(at::tensor({0.0, 0.0, 0.0}, at::kDouble)));
 }
 
-TEST(StepSums, AddLossCorrectAndSamples) {
+TEST(StepSums, AddLossMetricAndSamples) {
   StepSums sums;
   sums += StepSums(6, 3, 4);
   sums += StepSums();
   sums += StepSums(at::tensor({1.0, 1.0, 4.0}, at::kDouble));
   const auto values = sums.values();
   EXPECT_EQ(values.loss, 7);
-  EXPECT_EQ(values.correct, 4);
+  EXPECT_EQ(values.metric, 4);
   EXPECT_EQ(values.samples, 8);
   EXPECT_EQ(values.mean_loss(), 0.875);
-  EXPECT_EQ(values.percent_correct(), 50);
 }
 
 TEST(StepSums, CopiesAreIndependent) {

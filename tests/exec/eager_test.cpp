@@ -37,7 +37,7 @@ TEST(EagerExecutor, SumsAreUnweightedLossCorrectAndSamples) {
       result.sums.values().loss,
       summed_loss({LossKind::cross_entropy}, output, batch.targets).item<double>());
   EXPECT_EQ(
-      result.sums.values().correct,
+      result.sums.values().metric,
       output.argmax(1).eq(batch.targets).sum().item<int64_t>());
   EXPECT_EQ(result.sums.values().samples, 6);
 }

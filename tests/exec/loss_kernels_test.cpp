@@ -22,20 +22,21 @@ at::Tensor outputs() {
 }
 
 at::Tensor targets_for(LossKind kind) {
-  return kind == LossKind::mse ? at::linspace(-1, 3, 70).view({7, 10})
-                               : at::arange(3, 24, 3).remainder(10);
+  return row_of(kind).of_numbers ? at::linspace(-1, 3, 70).view({7, 10})
+                                 : at::arange(3, 24, 3).remainder(10);
 }
 
 void expect_equals_libtorch(const Loss& loss, const at::Tensor& targets) {
   auto wide = outputs().to(at::kDouble).set_requires_grad(true);
-  const auto expected = summed_loss(
-      loss, wide, loss.kind == LossKind::mse ? targets.to(at::kDouble) : targets);
+  const auto expected =
+      summed_loss(loss, wide, loss.of_numbers() ? targets.to(at::kDouble) : targets);
   (expected * 0.25).backward();
 
   const LossSums sums = sum_losses(loss, outputs(), targets);
   EXPECT_NEAR(
       sums.loss, expected.item<double>(), 1e-6 * std::abs(expected.item<double>()));
-  EXPECT_EQ(sums.correct, count_correct(loss, wide, targets).item<int64_t>());
+  const double metric = metric_sum(loss, wide, targets).item<double>();
+  EXPECT_NEAR(sums.metric, metric, 1e-6 * metric);
   auto gradient = at::empty({7, 10});
   loss_gradient(loss, outputs(), targets, 0.25, gradient.data_ptr<float>());
   EXPECT_LE(
@@ -45,8 +46,8 @@ void expect_equals_libtorch(const Loss& loss, const at::Tensor& targets) {
 
 TEST(LossKernels, EqualLibTorch) {
   for (const auto kind :
-       {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
-        LossKind::softmax_cross_entropy}) {
+       {LossKind::cross_entropy, LossKind::nll, LossKind::mse, LossKind::l1,
+        LossKind::bce, LossKind::softmax_cross_entropy}) {
     SCOPED_TRACE(name_of(kind));
     expect_equals_libtorch({kind}, targets_for(kind));
   }

@@ -2,10 +2,13 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,72 @@ TEST(Loss, SumsEqualPython) {
       summed_loss({LossKind::softmax_cross_entropy}, x, classes()).item<double>(),
       2.644428553727665, 1e-14);
   EXPECT_EQ(summed_loss({LossKind::mse}, x, targets).item<double>(), 51.25);
+  EXPECT_EQ(summed_loss({LossKind::l1}, x, targets).item<double>(), 15.5);
+  EXPECT_NEAR(
+      summed_loss({LossKind::bce}, x, targets / 2).item<double>(), 10.741268852396967,
+      1e-14);
+}
+
+TEST(Loss, NumbersMayHaveAnotherShapeAndTypeThanTheOutputs) {
+  const auto column = at::tensor({1.0, -2.0, 0.5}, at::kDouble).view({3, 1});
+  const auto targets = at::tensor({0.0F, 1.0F, 0.5F});
+  for (const auto kind : {LossKind::mse, LossKind::l1, LossKind::bce}) {
+    EXPECT_EQ(
+        summed_loss({kind}, column, targets).item<double>(),
+        summed_loss({kind}, column, targets.to(at::kDouble).view({3, 1}))
+            .item<double>());
+  }
+  EXPECT_EQ(metric_sum({LossKind::l1}, column, targets).item<double>(), 4);
+}
+
+TEST(Loss, NumbersOfAnotherSizeAreAnError) {
+  for (const auto kind : {LossKind::mse, LossKind::l1, LossKind::bce}) {
+    EXPECT_THAT(
+        error_of<ConfigError>([&] {
+          summed_loss({kind}, outputs(), at::zeros({3, 2}, at::kDouble));
+        }),
+        testing::Eq(
+            "[model] the number of outputs is 3, expected 2, the number of targets of "
+            "a sample; give the last layer 2 outputs"));
+  }
+}
+
+// Samples x positions x classes, and samples x classes x height x width.
+TEST(Loss, PositionsCountLikeSamples) {
+  const auto classes_at_end = at::stack({outputs(), outputs().flip(0)});
+  const auto targets = at::stack({classes(), at::tensor({1, -100, 2}, at::kLong)});
+  const auto pixels = classes_at_end.transpose(1, 2).unsqueeze(3);
+  const auto rows = classes_at_end.view({6, 3});
+  for (const auto kind :
+       {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {
+    SCOPED_TRACE(name_of(kind));
+    const double expected = summed_loss({kind}, rows, targets.view(-1)).item<double>();
+    const int64_t correct = metric_sum({kind}, rows, targets.view(-1)).item<int64_t>();
+    EXPECT_NEAR(
+        summed_loss({kind}, classes_at_end, targets).item<double>(), expected, 1e-14);
+    EXPECT_EQ(metric_sum({kind}, classes_at_end, targets).item<int64_t>(), correct);
+    EXPECT_NEAR(
+        summed_loss({kind}, pixels, targets.unsqueeze(2)).item<double>(), expected,
+        1e-14);
+    EXPECT_EQ(
+        metric_sum({kind}, pixels, targets.unsqueeze(2)).item<int64_t>(), correct);
+  }
+}
+
+TEST(Loss, ShapesOfOutputsAreCompared) {
+  check_output_shape({4, 3}, {4}, 3);
+  check_output_shape({4, 7, 3}, {4, 7}, 3);
+  check_output_shape({4, 3, 7, 8}, {4, 7, 8}, 3);
+  const auto error = [](at::IntArrayRef output, at::IntArrayRef targets) {
+    return error_of<ConfigError>([&] { check_output_shape(output, targets, 3); });
+  };
+  EXPECT_EQ(
+      error({4, 3, 1}, {4}),
+      "[model] the shape of the output is [4, 3, 1], expected [4, 3], samples x "
+      "classes; change the output of the model");
+  EXPECT_THAT(error({4, 3}, {4, 7}), HasSubstr("[4, 7, 3], samples x positions x"));
+  EXPECT_THAT(error({4, 3, 7}, {4, 7}), HasSubstr("expected [4, 7, 3]"));
+  EXPECT_THAT(error({4, 7, 2}, {4, 7}), HasSubstr("the number of outputs is 2"));
 }
 
 // loss = F.cross_entropy(F.softmax(x, 1), targets, reduction="sum"); loss.backward()
@@ -87,14 +156,14 @@ TEST(Loss, IgnoredTargetsCountNeitherInTheLossNorAsCorrect) {
   Loss loss{LossKind::nll};
   loss.ignore_index = 1;
   EXPECT_EQ(summed_loss(loss, outputs(), classes()).item<double>(), -2.5);
-  EXPECT_EQ(count_correct(loss, outputs(), classes()).item<int64_t>(), 1);
+  EXPECT_EQ(metric_sum(loss, outputs(), classes()).item<int64_t>(), 1);
   // A target that is no class, as with PyTorch's default.
   const auto targets = at::tensor({2, -100, 0}, at::kLong);
   EXPECT_NEAR(
       summed_loss({LossKind::softmax_cross_entropy}, outputs(), targets).item<double>(),
       2.0512729082801444, 1e-14);
   EXPECT_EQ(
-      count_correct({LossKind::cross_entropy}, outputs(), targets).item<int64_t>(), 1);
+      metric_sum({LossKind::cross_entropy}, outputs(), targets).item<int64_t>(), 1);
 }
 
 TEST(Loss, WithoutCountedSamplesIsZero) {
@@ -117,10 +186,12 @@ TEST(Loss, WeightTimesSumEqualsPythonsMean) {
   EXPECT_NEAR(
       1.76486659535544 * loss_weight(cross_entropy, 3, 1), 0.58828886511848, 1e-14);
   EXPECT_NEAR(51.25 * loss_weight(mse, 3, 3), 5.694444444444445, 1e-14);
+  EXPECT_EQ(loss_weight({LossKind::l1}, 3, 3), 1.0 / 9);
+  EXPECT_EQ(loss_weight({LossKind::bce}, 3, 3), 1.0 / 9);
   EXPECT_EQ(loss_weight({LossKind::nll, Reduction::mean}, 40, 1), 1.0 / 40);
   for (const auto kind :
-       {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
-        LossKind::softmax_cross_entropy}) {
+       {LossKind::cross_entropy, LossKind::nll, LossKind::mse, LossKind::l1,
+        LossKind::bce, LossKind::softmax_cross_entropy}) {
     EXPECT_EQ(loss_weight({kind, Reduction::sum}, 40, 3), 1);
   }
 }
@@ -143,15 +214,33 @@ TEST(Loss, SumsOfPartsAddUpToTheSumOfTheBatch) {
 TEST(Loss, CountsTheSamplesWhoseLargestOutputIsTheTarget) {
   const auto x = outputs();
   EXPECT_EQ(
-      count_correct({LossKind::nll}, x, at::tensor({0, 1, 2}, at::kLong))
-          .item<int64_t>(),
+      metric_sum({LossKind::nll}, x, at::tensor({0, 1, 2}, at::kLong)).item<int64_t>(),
       2);
-  EXPECT_EQ(count_correct({LossKind::nll}, x, classes()).item<int64_t>(), 2);
+  EXPECT_EQ(metric_sum({LossKind::nll}, x, classes()).item<int64_t>(), 2);
   EXPECT_EQ(
-      count_correct({LossKind::cross_entropy}, x, at::tensor({1, 0, 2}, at::kLong))
+      metric_sum({LossKind::cross_entropy}, x, at::tensor({1, 0, 2}, at::kLong))
           .item<int64_t>(),
       0);
-  EXPECT_EQ(count_correct({LossKind::mse}, x, x).item<int64_t>(), 0);
+}
+
+TEST(Loss, MetricOfNumbersIsTheAbsoluteErrorOrTheLabelsOfBce) {
+  const auto x = outputs();
+  const auto targets = at::eye(3, at::kDouble);
+  for (const auto kind : {LossKind::mse, LossKind::l1}) {
+    EXPECT_EQ(metric_sum({kind}, x, targets).item<double>(), 14.5);
+    EXPECT_STREQ(Loss{kind}.metric().key, "mae");
+  }
+  // Labels 1, 0, 0; 0, 1, 0; 0, 0, 1 against 1, 0, 1; 0, 1, 0; 1, 1, 0.
+  EXPECT_EQ(metric_sum({LossKind::bce}, x, targets).item<int64_t>(), 5);
+  EXPECT_STREQ(Loss{LossKind::bce}.metric().key, "accuracy");
+  // A custom loss, such as that of a distribution with two parameters.
+  const Loss own{LossKind::mse, Reduction::mean, [](const auto& y, const auto&) {
+                   return y.sum();
+                 }};
+  EXPECT_TRUE(std::isnan(metric_sum(own, x, targets.select(1, 0)).item<double>()));
+  EXPECT_EQ(kAccuracy.value(5, 9), 100 * 5.0 / 9);
+  EXPECT_EQ(kAbsoluteError.value(14.5, 9), 14.5 / 9);
+  EXPECT_EQ(kAbsoluteError.value(0, 0), 0);
 }
 
 }  // namespace tandem::loss_test

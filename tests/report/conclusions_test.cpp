@@ -58,6 +58,24 @@ TEST_F(ReportConclusions, WithATargetTheFirstRunThatReachesItWins) {
   }
 }
 
+TEST_F(ReportConclusions, TheRunWithTheLeastErrorWinsAmongRegressions) {
+  add_errors("good", {{2, 0.5}, {4, 0.125}});
+  add_errors("quick", {{1, 0.5}, {2, 0.25}});
+  add("classifier", {{1, 99}});
+  const auto made = add_conclusions({{"target_accuracy", 98}});
+  EXPECT_EQ(
+      made.verdict, "Best mean absolute error: good, 0.125 after 4 s of training.");
+  EXPECT_EQ(made.winner->words, "good: 0.125 after 4 s");
+  EXPECT_THAT(made.order, ElementsAre(0, 1));
+  EXPECT_THAT(
+      made.caveats,
+      testing::IsSupersetOf(
+          {"The target is an accuracy, so the run with the best mean absolute error "
+           "wins.",
+           "Runs of different metrics: accuracy in classifier; mean absolute error in "
+           "good, quick."}));
+}
+
 TEST_F(ReportConclusions, TheMedianArrivalOfRepeatedRunsCounts) {
   const auto arrivals = [&](const std::string& name, const Accuracies& curve) {
     json runs = json::array();

@@ -71,6 +71,27 @@ TEST_F(ReportCharts, EachRunIsALineThroughItsMetrics) {
   EXPECT_EQ(points("lr-samples"), "[[64.0,0.1],[128.0,0.05]]");
 }
 
+TEST_F(ReportCharts, RegressionsHaveAChartOfTheirErrors) {
+  add_errors("one", {{1, 0.5}, {2, 0.25}});
+  add_errors("two", {{1, 0.5}, {2, 0.125}});
+  EXPECT_THAT(
+      texts_in(charts(), "id"), ElementsAre("mae-seconds", "mae-samples", "seconds"));
+  const auto main = chart("mae-seconds", {{"target_accuracy", 98}});
+  EXPECT_EQ(main["group"], "main");
+  EXPECT_EQ(main["y"]["title"], "test mean absolute error");
+  EXPECT_THAT(
+      texts_in(main["lines"], "label"), ElementsAre("two (0.125)", "one (0.25)"));
+  EXPECT_EQ(main["lines"][0]["points"].dump(), "[[1.0,0.5],[2.0,0.125]]");
+  EXPECT_THAT(texts_in(main["marks"], "label"), ElementsAre("two: 0.125 after 2 s"));
+  // A run of another metric has its own chart.
+  add("three", {{1, 90}});
+  EXPECT_THAT(
+      texts_in(charts(), "id"), ElementsAre(
+                                    "mae-seconds", "accuracy-seconds",
+                                    "accuracy-samples", "mae-samples", "seconds"));
+  EXPECT_EQ(chart("accuracy-seconds")["lines"].size(), 1u);
+}
+
 TEST_F(ReportCharts, HalfALineOfAKilledRunIsLeftOut) {
   add("one", {{1, 90}, {2, 91}});
   const auto whole = read_file(scratch_ / "one/metrics.jsonl");

@@ -88,6 +88,24 @@ TEST_F(ReportPage, TheTableHasTheResultsWithoutJavaScript) {
           HasSubstr("<li>broken failed: it broke</li>"), HasSubstr("<noscript>")));
 }
 
+TEST_F(ReportPage, TheTableHasTheErrorsOfRegressions) {
+  add_errors("one", {{1, 0.5}});
+  add_errors("two", {{1, 0.0123456}});
+  const auto body = body_of(report());
+  EXPECT_THAT(
+      body,
+      AllOf(
+          HasSubstr("<p class=\"verdict\">Best mean absolute error: two, 0.01235"),
+          HasSubstr("<th>test MAE</th>"), HasSubstr("<td>2</td><td>0.01235</td>"),
+          HasSubstr("test MAE: mean absolute error"), Not(HasSubstr("test %"))));
+  add("three", {{1, 90}}, {{"test_accuracy", 90.0}});
+  EXPECT_THAT(
+      body_of(report()),
+      AllOf(
+          HasSubstr("<th>test %</th>"), HasSubstr("<th>test MAE</th>"),
+          HasSubstr("<td>90.00</td>")));
+}
+
 TEST_F(ReportPage, ExplainsOnlyColumnsAndMarksThatItHas) {
   add("one", {{1, 90}});
   EXPECT_THAT(

@@ -21,7 +21,14 @@ class SomeRuns : public testing::Test {
   // evaluation follows every 100 samples.
   using Accuracies = std::vector<std::pair<double, double>>;
 
-  void add(const std::string& name, const Accuracies& curve, const json& more = {}) {
+  // Adds a regression. The values are mean absolute errors.
+  void add_errors(const std::string& name, const Accuracies& curve) {
+    add(name, curve, {{"test_mae", curve.back().second}}, "test_mae");
+  }
+
+  void add(
+      const std::string& name, const Accuracies& curve, const json& more = {},
+      const char* key = "test_accuracy") {
     json row = {{"name", name},
                 {"recipe", name + ".toml"},
                 {"status", "done"},
@@ -31,12 +38,12 @@ class SomeRuns : public testing::Test {
     row.update(more.is_null() ? json::object() : more);
     rows_.push_back(row);
     std::vector<json> lines;
-    for (const auto& [seconds, accuracy] : curve) {
+    for (const auto& [seconds, value] : curve) {
       lines.push_back(
           {{"kind", "test"},
            {"samples", 100 * (lines.size() + 1)},
            {"train_seconds", seconds},
-           {"test_accuracy", accuracy}});
+           {key, value}});
     }
     metrics(name, lines);
   }

@@ -6,10 +6,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "printed.h"
+#include "tandem/base/files.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/train/report/reporter.h"
+#include "tests/base/test_tools.h"
 
 namespace tandem::reports_test {
 
@@ -119,12 +122,57 @@ TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   options.kind = StrategyKind::averaging;
   Replica replica(make_small_model(small_net_layers()), *comm, options, {});
   const auto config = small_config();
-  Reporter reporter(config, *comm, *replica.strategy, at::kCPU);
+  Reporter reporter(config, *comm, *replica.strategy, at::kCPU, kAccuracy, 1);
   reporter.add_step({5, 3, 4}, {});
   reporter.end_epoch({});
-  EXPECT_EQ(reporter.epoch_accuracy(), 75);
+  EXPECT_EQ(reporter.epoch_metric(), 75);
   reporter.end_epoch({});
-  EXPECT_EQ(reporter.epoch_accuracy(), 75);
+  EXPECT_EQ(reporter.epoch_metric(), 75);
+}
+
+// Two steps of a regression and an evaluation.
+TEST(Reports, HaveTheMetricOfTheLoss) {
+  const Scratch scratch;
+  const auto comm = make_single_communicator();
+  const Loss loss{LossKind::mse, Reduction::mean};
+  Replica replica(make_small_model(small_net_layers()), *comm, {}, {}, loss);
+  auto config = small_config();
+  config.output.log_line = "train {metric} {accuracy}";
+  TestReport test;
+  test.loss = 0.25;
+  test.metric = &kAbsoluteError;
+  test.metric_value = 0.375;
+  test.count = 20;
+  Summary summary;
+  summary.test = test;
+  summary.train_metric_value = 2.5;
+  testing::internal::CaptureStdout();
+  {
+    RunDirectory directory(scratch.path(), config, false);
+    Reporter reporter(
+        config, *comm, *replica.strategy, at::kCPU, loss.metric(), /*per_sample=*/5);
+    reporter.write_to(directory);
+    reporter.add_step({5, 20, 10}, {});
+    reporter.add_step({5, 5, 10}, {});
+    reporter.report({}, true);
+    EXPECT_EQ(reporter.end_epoch({}).mean, 0.5);
+    EXPECT_EQ(reporter.epoch_metric(), 1.25);
+    reporter.show(test);
+    directory.finish(summary, config);
+  }
+  EXPECT_EQ(
+      testing::internal::GetCapturedStdout(),
+      "train 1.25 nan\n"
+      "Test set: Average loss: 0.2500, Mean absolute error: 0.3750\n");
+  const auto metrics = read_file(scratch / "metrics.jsonl");
+  EXPECT_THAT(metrics, HasSubstr("\"loss\":0.5,\"train_mae\":1.25,"));
+  EXPECT_THAT(metrics, HasSubstr("\"test_loss\":0.25,\"test_mae\":0.375}"));
+  const auto json = nlohmann::json::parse(read_file(scratch / "summary.json"));
+  EXPECT_EQ(json.at("test_mae"), 0.375);
+  EXPECT_EQ(json.at("train_mae"), 2.5);
+  for (const char* file : {"metrics.jsonl", "summary.json"}) {
+    EXPECT_THAT(read_file(scratch / file), testing::Not(HasSubstr("accuracy")));
+  }
 }
 
 TEST(Reports, CanBeOff) {
@@ -179,7 +227,7 @@ TEST(EpochMean, DatasetDividesARanksSumsByAllSamples) {
       EXPECT_NEAR(accuracy(dataset[epoch]), accuracy(shard[epoch]) / 2, 1e-8);
     }
   }
-  EXPECT_EQ(of_dataset.summary.train_accuracy, of_shard.summary.train_accuracy);
+  EXPECT_EQ(of_dataset.summary.train_metric_value, of_shard.summary.train_metric_value);
 }
 
 // The loss improves by more than min_delta, but by less than twice min_delta.

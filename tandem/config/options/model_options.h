@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/config/options/metric.h"
 #include "tandem/config/options/setting.h"
 
 namespace tandem {
 
-/// Loss that training minimizes. `automatic`: the model's default loss.
+/// Loss that training minimizes. `automatic`: mse if targets are numbers, otherwise the
+/// model's default loss.
 enum class LossKind {
   automatic,
   cross_entropy,
@@ -17,15 +19,32 @@ enum class LossKind {
   // softmax of a network to torch.nn.CrossEntropyLoss, which expects logits. The loss
   // cannot fall below log(1 + (classes - 1) / e), which is 1.461 for ten classes.
   softmax_cross_entropy,
+  l1,
+  // Binary cross-entropy of sigmoid(output), as torch.nn.BCEWithLogitsLoss.
+  bce,
+};
+
+struct LossRow {
+  LossKind value;
+  const char* name;
+  const char* help;
+  // True if targets are numbers; otherwise targets are classes.
+  bool of_numbers = false;
+  const Metric* metric = &kAccuracy;
 };
 template <>
 struct Choices<LossKind> {
-  static constexpr Choice<LossKind> rows[] = {
-      {LossKind::automatic, "auto", "the model's own"},
+  static constexpr LossRow rows[] = {
+      {LossKind::automatic, "auto",
+       "the model's own; mse for targets that are numbers"},
       {LossKind::cross_entropy, "cross_entropy", "any model"},
       {LossKind::nll, "nll", "models that end in a log-softmax"},
-      {LossKind::mse, "mse",
-       "for targets that are numbers, which no data set here has"},
+      {LossKind::mse, "mse", "squared error, for targets that are numbers", true,
+       &kAbsoluteError},
+      {LossKind::l1, "l1", "absolute error, for targets that are numbers", true,
+       &kAbsoluteError},
+      {LossKind::bce, "bce", "binary cross-entropy of logits, for targets from 0 to 1",
+       true},
       {LossKind::softmax_cross_entropy, "softmax_cross_entropy",
        "cross_entropy of the outputs' softmax"}};
 };
@@ -108,7 +127,7 @@ struct ModelSettings {
   // For cross_entropy: label_smoothing of torch.nn.CrossEntropyLoss. Training uses it;
   // evaluations do not.
   double label_smoothing = 0;
-  // Class whose samples count neither in the loss nor in the accuracy, as ignore_index
+  // Class whose targets count neither in the loss nor in the accuracy, as ignore_index
   // of torch.nn.CrossEntropyLoss.
   int64_t ignore_index = kNoIgnoredClass;
 
@@ -170,7 +189,7 @@ struct ModelSettings {
     table
         .add(
             "ignore_index", &O::ignore_index,
-            "class whose samples count neither in the loss nor in the accuracy; -100: "
+            "class whose targets count neither in the loss nor in the accuracy; -100: "
             "none")
         .between(-kMany, kMany)
         .kept();

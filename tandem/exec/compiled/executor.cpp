@@ -267,7 +267,7 @@ class OnednnExecutor : public StageExecutor {
     const LossSums found = sum_losses(
         training ? options_.loss : evaluation_loss_, plan.output, plan.targets);
     return {
-        found.loss, found.correct, static_cast<double>(plan.targets.size(0) - ignored)};
+        found.loss, found.metric, static_cast<double>(plan.targets.numel() - ignored)};
   }
 
   StageOptions options_;

@@ -119,21 +119,48 @@ void softmax_gradient(const Row& row, int64_t target, float factor, float* out) 
   }
 }
 
-double squared_error(const at::Tensor& output, const at::Tensor& targets) {
+// Returns log(1 + exp(x)) - x * target, the binary cross-entropy of sigmoid(x). The
+// exponential does not overflow.
+double binary_loss(double x, double target) {
+  return std::max(x, 0.0) - x * target + std::log1p(std::exp(-std::abs(x)));
+}
+
+LossSums sum_over_numbers(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
   const auto* a = output.data_ptr<float>();
   const auto* b = targets.data_ptr<float>();
-  double sum = 0;
+  LossSums sums;
   for (int64_t i = 0; i < output.numel(); ++i) {
-    sum += static_cast<double>(a[i] - b[i]) * (a[i] - b[i]);
+    const auto error = static_cast<double>(a[i] - b[i]);
+    if (kind == LossKind::bce) {
+      sums.loss += binary_loss(a[i], b[i]);
+      sums.metric += (a[i] > 0) == (b[i] > 0.5F) ? 1 : 0;
+    } else {
+      sums.loss += kind == LossKind::mse ? error * error : std::abs(error);
+      sums.metric += std::abs(error);
+    }
   }
-  return sum;
+  return sums;
+}
+
+// Returns the derivative of the loss of a number with respect to the output `x`.
+float number_gradient(LossKind kind, float x, float target) {
+  const float error = x - target;
+  switch (kind) {
+    case LossKind::l1:
+      return static_cast<float>((error > 0) - (error < 0));
+    case LossKind::bce:
+      return 1 / (1 + std::exp(-x)) - target;
+    default:
+      return 2 * error;
+  }
 }
 
 void check_targets(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   const bool fits =
-      loss.kind == LossKind::mse
-          ? targets.scalar_type() == at::kFloat && targets.sizes() == output.sizes()
+      loss.of_numbers()
+          ? targets.scalar_type() == at::kFloat && targets.numel() == output.numel()
           : targets.scalar_type() == at::kLong && targets.numel() == output.size(0);
   TANDEM_CHECK(fits && targets.is_contiguous(), "targets do not fit the output");
 }
@@ -143,11 +170,10 @@ void check_targets(
 LossSums sum_losses(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   check_targets(loss, output, targets);
-  LossSums sums;
-  if (loss.kind == LossKind::mse) {
-    sums.loss = squared_error(output, targets);
-    return sums;
+  if (loss.of_numbers()) {
+    return sum_over_numbers(loss.kind, output, targets);
   }
+  LossSums sums;
   const auto* classes = targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < output.size(0); ++i) {
     if (classes[i] == loss.ignore_index) {
@@ -156,7 +182,7 @@ LossSums sum_losses(
     const Row row = row_of(output, i);
     sums.loss += class_loss(loss, row, classes[i]);
     const auto* most = std::max_element(row.values, row.values + row.width);
-    sums.correct += most - row.values == classes[i] ? 1 : 0;
+    sums.metric += most - row.values == classes[i] ? 1 : 0;
   }
   // A loss above the largest float32 value becomes infinite, as in PyTorch: training
   // has diverged.
@@ -170,11 +196,11 @@ void loss_gradient(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets,
     double weight, float* grad) {
   const auto factor = static_cast<float>(weight);
-  if (loss.kind == LossKind::mse) {
+  if (loss.of_numbers()) {
     const auto* a = output.data_ptr<float>();
     const auto* b = targets.data_ptr<float>();
     for (int64_t i = 0; i < output.numel(); ++i) {
-      grad[i] = 2 * factor * (a[i] - b[i]);
+      grad[i] = factor * number_gradient(loss.kind, a[i], b[i]);
     }
     return;
   }

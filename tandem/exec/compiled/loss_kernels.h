@@ -10,15 +10,15 @@ namespace tandem {
 // They allocate no memory. In small models, LibTorch's operators for the loss take
 // longer than the layers.
 
-/// Loss summed over the samples, and number of correct samples.
+/// Loss and metric (metric_sum()), summed over the targets.
 struct LossSums {
   double loss = 0;
-  double correct = 0;
+  double metric = 0;
 };
 
-/// Returns the summed loss and the number of correct samples. `loss.own` is empty.
-/// `output` is float32, samples x classes. `targets` are int64 classes; for MSE,
-/// float32 values in the shape of `output`.
+/// Returns the summed loss and metric. `loss.own` is empty. `output` is float32,
+/// samples x classes. `targets` are int64 classes, or as many float32 numbers as
+/// outputs.
 ///
 /// Throws DataError if a target is neither the index of a column of `output` nor
 /// loss.ignore_index.
@@ -26,7 +26,7 @@ LossSums sum_losses(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
 /// Computes the gradient of the summed loss with respect to `output` and multiplies it
-/// by `weight`. Writes the result to `grad`, samples x classes.
+/// by `weight`. Writes the result to `grad`, in the shape of `output`.
 void loss_gradient(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets,
     double weight, float* grad);

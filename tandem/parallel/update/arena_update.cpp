@@ -79,9 +79,11 @@ int64_t count_samples(const std::vector<Batch>& micro_batches) {
 }
 
 int64_t count_in_loss(const std::vector<Batch>& micro_batches) {
-  int64_t count = count_samples(micro_batches);
+  int64_t count = 0;
   for (const auto& batch : micro_batches) {
-    count -= batch.ignored;
+    const auto& targets = batch.targets;
+    const bool classes = !targets.is_floating_point();
+    count += (classes ? targets.numel() : targets.size(0)) - batch.ignored;
   }
   return count;
 }

@@ -29,10 +29,11 @@ struct EpochReport {
   int64_t epoch = 0;
   // Number of completed steps of the run.
   int64_t step = 0;
-  // Mean training loss per sample.
+  // Mean training loss per sample; if a sample has several targets, per target.
   double loss = 0;
-  // Training accuracy, in percent.
-  double accuracy = 0;
+  // Metric of the loss, such as the accuracy, and its value on the training samples.
+  const Metric* metric = &kAccuracy;
+  double metric_value = 0;
 };
 
 /// An observer's decision about the run.

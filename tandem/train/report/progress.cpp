@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -44,6 +46,18 @@ bool is_line_due(const OutputOptions& options, int64_t steps, bool last) {
 bool reports(const RunConfig& config, int rank, int local_rank) {
   const LogRanks who = config.output.log_ranks;
   return who == LogRanks::all || (who == LogRanks::host ? local_rank : rank) == 0;
+}
+
+std::string describe(const TestReport& report, int decimals) {
+  std::string name = report.metric->name;
+  name[0] = static_cast<char>(std::toupper(name[0]));
+  const std::string value = report.metric->is_percentage
+                                ? fmt::format(
+                                      "{}/{} ({:.{}f}%)", report.correct, report.count,
+                                      report.metric_value, decimals)
+                                : fmt::format("{:.4f}", report.metric_value);
+  return fmt::format(
+      "Test set: Average loss: {:.4f}, {}: {}", report.loss, name, value);
 }
 
 void print_join_line(const RunConfig& config, const RankEnv& env) {
@@ -121,7 +135,8 @@ void Progress::show(const TestReport& report) {
   values.epoch_index = report.epoch;
   values.epochs = config_.training.epochs;
   values.loss = report.loss;
-  values.accuracy = report.accuracy();
+  values.metric = report.metric_value;
+  values.accuracy = report.metric->is_percentage ? report.metric_value : std::nan("");
   values.correct = report.correct;
   values.count = report.count;
   values.seconds = report.train_seconds;
@@ -130,9 +145,7 @@ void Progress::show(const TestReport& report) {
   values.program_minutes = values.program_seconds / 60;
   print(
       config_.output.test_line.empty()
-          ? fmt::format(
-                "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)",
-                report.loss, report.correct, report.count, report.accuracy())
+          ? describe(report, 0)
           : format_line("test_line", config_.output.test_line, values));
 }
 

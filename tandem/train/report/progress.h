@@ -18,6 +18,12 @@ bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 /// `local_rank` is the number of the rank on its host.
 bool reports(const RunConfig& config, int rank, int local_rank);
 
+/// Returns the text of a test result, such as "Test set: Average loss: 0.0262,
+/// Accuracy: 9924/10000 (99%)", or "Test set: Average loss: 0.0262, Mean absolute
+/// error: 0.1187" if the metric is not a percentage. `decimals` is the number of
+/// decimal places of the percentage.
+std::string describe(const TestReport& report, int decimals);
+
 /// Prints config.output.join_line if reports() is true for this rank. Call this
 /// function before the rank connects to other ranks. `env` has the rank, and the
 /// address and port of the rendezvous.
@@ -45,8 +51,7 @@ class Progress {
   /// epoch is complete (`done`).
   void epoch(const LineValues& values, bool done);
 
-  /// Prints a test result on rank 0, with config.output.test_line or in the form "Test
-  /// set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)".
+  /// Prints a test result on rank 0, with config.output.test_line or describe().
   void show(const TestReport& report);
 
   /// Prints the last line of the run on rank 0. If log_ranks is `host` and end_line is

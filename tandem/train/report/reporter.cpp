@@ -26,7 +26,8 @@ int local_rank(const RunConfig& config, const Communicator& comm) {
   return env ? env->local_rank : 0;
 }
 
-TrainReport report_of(const ReportPlace& place, const LineValues& values) {
+TrainReport report_of(
+    const ReportPlace& place, const LineValues& values, const Metric& metric) {
   TrainReport report;
   report.epoch = place.epoch;
   report.step_in_epoch = place.step_in_epoch;
@@ -35,7 +36,8 @@ TrainReport report_of(const ReportPlace& place, const LineValues& values) {
   report.samples =
       place.epoch * place.total_samples + std::min(place.samples, place.total_samples);
   report.loss = values.loss;
-  report.train_accuracy = values.accuracy;
+  report.metric = &metric;
+  report.metric_value = values.metric;
   report.lr = place.lr;
   report.samples_per_second = values.samples_per_second;
   report.train_seconds = values.seconds;
@@ -46,10 +48,12 @@ TrainReport report_of(const ReportPlace& place, const LineValues& values) {
 
 Reporter::Reporter(
     const RunConfig& config, Communicator& comm, const Strategy& strategy,
-    at::Device device)
+    at::Device device, const Metric& metric, int64_t targets_per_sample)
     : config_(config),
       comm_(comm),
       device_(device),
+      metric_(metric),
+      targets_per_sample_(static_cast<double>(targets_per_sample)),
       num_gpus_(static_cast<int64_t>(at::getNumGPUs())),
       shard_(strategy.data_shard()),
       in_lockstep_(strategy.in_lockstep()),
@@ -113,9 +117,7 @@ LineValues Reporter::values_at(
   values.percent = 100.0 * static_cast<double>(values.samples) /
                    static_cast<double>(std::max<int64_t>(1, place.total_samples));
   values.loss = sums.mean_loss();
-  values.accuracy = sums.percent_correct();
-  values.correct = static_cast<int64_t>(sums.correct);
-  values.count = static_cast<int64_t>(sums.samples);
+  set_metric(values, metric_, sums.metric, sums.samples);
   values.lr = place.lr;
   values.samples_per_second = clock_.recent_rate();
   return values;
@@ -164,9 +166,9 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   // If ranks do not step together, this rank assumes that all ranks are equally fast.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
-  clock_.add(ranks * sums.samples);
+  clock_.add(ranks * sums.samples / targets_per_sample_);
   const LineValues values = values_at(place, sums, batch);
-  directory_->add(report_of(place, values));
+  directory_->add(report_of(place, values, metric_));
   if (shown && !own_numbers_) {
     progress_.show(values);
   } else if (shown && own.samples > 0) {
@@ -192,7 +194,7 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
       in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
   auto divided = own;
   if (config_.training.epoch_mean == EpochMean::dataset && own.samples > 0) {
-    divided.samples = static_cast<double>(place.total_samples);
+    divided.samples = targets_per_sample_ * static_cast<double>(place.total_samples);
   }
   const LineValues values = values_at(
       place, own_numbers_ ? divided : sums,
@@ -205,7 +207,7 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
   }
   // A rank that has converged reads no samples.
   if (sums.samples > 0) {
-    epoch_accuracy_ = sums.percent_correct();
+    epoch_metric_ = metric_.value(sums.metric, sums.samples);
   }
   return {sums.mean_loss(), (in_lockstep_ ? sums : divided).mean_loss()};
 }

@@ -44,10 +44,12 @@ struct EpochLoss {
 /// reduction in the middle of an epoch would make all ranks wait.
 class Reporter {
  public:
-  /// Prepares the reports of a rank that computes on `device`.
+  /// Prepares the reports of a rank that computes on `device`. `metric` is the metric
+  /// of the loss, and `targets_per_sample` is the number of targets of a sample
+  /// (Targets in train/targets.h).
   Reporter(
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
-      at::Device device);
+      at::Device device, const Metric& metric, int64_t targets_per_sample);
 
   /// Sets the directory for metrics.jsonl. `directory` must outlive the reporter. Call
   /// this function before the first report.
@@ -79,10 +81,9 @@ class Reporter {
   /// the middle of an epoch. The tensor shares this object's memory.
   at::Tensor epoch_sums();
 
-  /// Returns the training accuracy of the last completed epoch with samples, in
-  /// percent.
-  double epoch_accuracy() const {
-    return epoch_accuracy_;
+  /// Returns the value of the metric in the last epoch with samples.
+  double epoch_metric() const {
+    return epoch_metric_;
   }
 
   /// Prints config.output.start_line and starts the clock.
@@ -114,6 +115,8 @@ class Reporter {
   const RunConfig& config_;
   Communicator& comm_;
   at::Device device_;
+  const Metric& metric_;
+  double targets_per_sample_;
   int64_t num_gpus_;
   DataShard shard_;
   bool in_lockstep_;
@@ -134,7 +137,7 @@ class Reporter {
   StepSums batch_;
   // Sums of the last step that the last report covered.
   StepSums::Values shown_batch_;
-  double epoch_accuracy_ = 0;
+  double epoch_metric_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;
 };
