@@ -32,17 +32,22 @@ void read_curves(ReportRun& run, const std::string& directory) {
   if (!file_exists(path)) {
     return;
   }
-  for (const auto& text : split(read_file(path), '\n')) {
+  const std::string content = read_file(path);
+  // With a validation part, the test part is evaluated only once.
+  const bool has_validation =
+      content.find(R"("kind":"validation")") != std::string::npos;
+  const std::string part = has_validation ? "validation" : "test";
+  for (const auto& text : split(content, '\n')) {
     const auto line = ordered_json::parse(text, nullptr, false);
     if (!line.is_object()) {
       continue;
     }
-    if (text_in(line, "kind") == "test") {
-      if (const Metric* metric = metric_in(line)) {
+    if (text_in(line, "kind") == part) {
+      if (const Metric* metric = metric_in(line, part)) {
         run.metric = metric;
-        add_measurement(run.test_metric, line, test_key(*metric).c_str());
+        add_measurement(run.test_metric, line, (part + "_" + metric->key).c_str());
       }
-      add_measurement(run.test_loss, line, "test_loss");
+      add_measurement(run.test_loss, line, (part + "_loss").c_str());
     } else if (text_in(line, "kind") == "train") {
       add_measurement(run.train_loss, line, "loss");
       add_measurement(run.lr, line, "lr");

@@ -38,11 +38,12 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// Returns the metric whose value on the test samples is in a row of table.json, in
-/// summary.json or in a line of metrics.jsonl; null if there is none.
-inline const Metric* metric_in(const nlohmann::ordered_json& row) {
+/// Returns the metric whose value on the samples of a part, such as "test", is in a row
+/// of table.json, in summary.json or in a line of metrics.jsonl; null if there is none.
+inline const Metric* metric_in(
+    const nlohmann::ordered_json& row, const std::string& part = "test") {
   for (const Metric* metric : kMetrics) {
-    if (row.contains(test_key(*metric))) {
+    if (row.contains(part + "_" + metric->key)) {
       return metric;
     }
   }

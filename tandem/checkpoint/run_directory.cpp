@@ -171,13 +171,14 @@ void RunDirectory::add(const TrainReport& report) {
 void RunDirectory::add(const TestReport& report) {
   ordered_json json;
   json["format_version"] = kFormatVersion;
-  json["kind"] = "test";
+  const std::string part = report.is_validation ? "validation" : "test";
+  json["kind"] = part;
   json["epoch"] = report.epoch + 1;
   json["step"] = report.step;
   json["samples"] = report.samples;
   json["train_seconds"] = report.train_seconds;
-  json["test_loss"] = report.loss;
-  json[test_key(*report.metric)] = report.metric_value;
+  json[part + "_loss"] = report.loss;
+  json[part + "_" + report.metric->key] = report.metric_value;
   append_line(json.dump() + "\n");
   step_ = report.step;
 }
@@ -209,8 +210,9 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["steps"] = summary.steps;
   json["ended_by"] = summary.ended_by;
   if (summary.best_test_step >= 0) {
-    json["best_test_loss"] = summary.best_test_loss;
-    json["best_test_step"] = summary.best_test_step;
+    const std::string best = summary.has_validation ? "best_validation" : "best_test";
+    json[best + "_loss"] = summary.best_test_loss;
+    json[best + "_step"] = summary.best_test_step;
   }
   json["data"] = config.data.source;
   json["model"] = config.model.model();

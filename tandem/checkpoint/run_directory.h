@@ -43,6 +43,8 @@ struct TestReport {
   int64_t samples = 0;
   // Training time until the evaluation, in seconds.
   double train_seconds = 0;
+  // True: result on the validation part instead of the test part.
+  bool is_validation = false;
   // Mean test loss per sample; if a sample has several targets, per target.
   double loss = 0;
   // Metric of the loss, and its value on the test samples.
@@ -93,7 +95,10 @@ struct Summary {
   int64_t steps = 0;
   // Reason for the end: "epochs", "converged", "patience" or "observer".
   std::string ended_by;
-  // Lowest test loss, and its step; the step is -1 if there was no evaluation.
+  // True: the run has a validation part.
+  bool has_validation = false;
+  // Lowest loss on the validation part, or on the test part if there is no validation
+  // part, and its step; the step is -1 if there was no evaluation.
   double best_test_loss = 0;
   int64_t best_test_step = -1;
   int world_size = 1;

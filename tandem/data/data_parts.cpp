@@ -40,6 +40,9 @@ DataParts parts_of(const DatasetSplits& data) {
   DataParts parts;
   add(parts, "training", data.train);
   add(parts, "test", data.test);
+  if (data.validation.size > 0) {
+    add(parts, "validation", data.validation);
+  }
   return parts;
 }
 

@@ -19,7 +19,6 @@
 #include "tandem/parallel/strategies/shared_parameters.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/fine_tuning.h"
-#include "tandem/train/targets.h"
 
 namespace tandem {
 
@@ -175,11 +174,12 @@ void compare_outputs(const Dataset& train, const Model& model, StageOptions& sta
     shape.push_back(size.at(1));
     outputs *= shape.back();
   }
-  const int64_t targets = targets_of(train).per_sample;
   if (stage.loss.of_numbers()) {
-    check_num_numbers(outputs, targets);
-  } else if (targets > 1) {
-    check_output_shape(shape, {1, targets}, train.num_classes);
+    check_num_numbers(outputs, train.targets.numel());
+  } else if (!train.targets.shape.empty()) {
+    auto targets = train.targets.shape;
+    targets.insert(targets.begin(), 1);
+    check_output_shape(shape, targets, train.num_classes);
   } else {
     check_num_outputs(outputs, train.num_classes);
   }
@@ -190,7 +190,7 @@ StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
     Model& model, LossFunction loss) {
   StageOptions options;
-  options.loss = loss_of(config, model.graph(), targets_of(train).are_numbers);
+  options.loss = loss_of(config, model.graph(), !train.has_classes());
   options.loss.own = std::move(loss);
   check_label_smoothing(
       config.model,

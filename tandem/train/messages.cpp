@@ -61,9 +61,9 @@ std::string nothing_to_train(
 std::string describe_end(const Summary& summary, const TrainingOptions& options) {
   return summary.ended_by == "patience"
              ? fmt::format(
-                   "Stopped early: no test loss in {} evaluations was below {:.4f}, "
-                   "the loss at step {}",
-                   options.patience, summary.best_test_loss, summary.best_test_step)
+                   "Stopped early: no {} loss in {} evaluations was below {:.4f}, the "
+                   "loss at step {}",
+                   summary.has_validation ? "validation" : "test", options.patience, summary.best_test_loss, summary.best_test_step)
              : fmt::format(
                    "Stopped by the program's observer, at step {}", summary.steps);
 }

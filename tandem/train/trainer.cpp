@@ -32,7 +32,6 @@
 #include "tandem/train/report/reporter.h"
 #include "tandem/train/report/trace_file.h"
 #include "tandem/train/run_checkpoints.h"
-#include "tandem/train/targets.h"
 #include "tandem/train/totals.h"
 #include "tandem/train/training_batches.h"
 
@@ -88,7 +87,7 @@ class Trainer {
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(
             config_, comm, *parts_.strategy, parts_.arenas->device(),
-            parts_.loss.metric(), targets_of(data.train).per_sample),
+            parts_.loss.metric(), data.train.targets.numel()),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
         test_loading_(loader_options(config_, data_.train)) {
@@ -127,7 +126,7 @@ class Trainer {
     TestReport test;
     if (is_finished()) {
       reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
-      test = evaluate_now();
+      test = evaluate_now(data_.test);
       if (!resumed) {
         save();
       }
@@ -148,6 +147,9 @@ class Trainer {
       }
     }
     finish_saving();
+    if (test.is_validation) {
+      test = evaluate_now(data_.test);
+    }
     write_trace();
     return make_summary(test);
   }
@@ -403,7 +405,7 @@ class Trainer {
   // ends the epoch again.
   TestReport evaluate_in_run() {
     const bool was_last = is_last_epoch();
-    const auto report = evaluate_now();
+    const auto report = evaluate_now(watched());
     end_.patience().note(report);
     end_.on_evaluation(report);
     if (is_last_epoch() && !was_last) {
@@ -412,13 +414,22 @@ class Trainer {
     return report;
   }
 
-  TestReport evaluate_now() {
+  bool has_validation() const {
+    return data_.validation.size > 0;
+  }
+
+  // Returns the part on which the run is evaluated before its end.
+  const Dataset& watched() const {
+    return has_validation() ? data_.validation : data_.test;
+  }
+
+  TestReport evaluate_now(const Dataset& data) {
     reporter_.clock().pause();
     auto whole = within_device_memory(
         placement_,
         smaller_batches("--eval-batch-size", config_.output.eval_batch_size), [&] {
           return evaluate_unless(
-              [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test,
+              [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data,
               test_loading_, parts_.loss.metric(),
               config_.output.dry_run ? kDryRunSteps : 0);
         });
@@ -434,6 +445,7 @@ class Trainer {
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
+    report.is_validation = &data == &data_.validation;
     report.samples = position_.epoch * data_.train.size +
                      std::min(position_.samples_in_epoch, data_.train.size);
     reporter_.show(report);
@@ -508,6 +520,7 @@ class Trainer {
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
     const bool early = end_.convergence().all() || position_.epoch < num_epochs_;
     summary.ended_by = early ? end_.reason() : "epochs";
+    summary.has_validation = has_validation();
     summary.best_test_loss = end_.patience().best().loss;
     summary.best_test_step = end_.patience().best().step;
     summary.epochs = position_.epoch;

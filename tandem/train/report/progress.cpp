@@ -57,7 +57,8 @@ std::string describe(const TestReport& report, int decimals) {
                                       report.metric_value, decimals)
                                 : fmt::format("{:.4f}", report.metric_value);
   return fmt::format(
-      "Test set: Average loss: {:.4f}, {}: {}", report.loss, name, value);
+      "{} set: Average loss: {:.4f}, {}: {}",
+      report.is_validation ? "Validation" : "Test", report.loss, name, value);
 }
 
 void print_join_line(const RunConfig& config, const RankEnv& env) {
