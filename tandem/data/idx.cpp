@@ -16,7 +16,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/base/memory.h"
+#include "tandem/data/data_memory.h"
 
 namespace tandem {
 
@@ -172,18 +172,6 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
-// Throws ConfigError if the data would use more than half of the free memory. Half is
-// the limit because the data may be copied once (data/bytes.h).
-void check_memory(const std::string& path, size_t total) {
-  const auto most = static_cast<size_t>(free_memory() / 2);
-  if (total > most) {
-    throw ConfigError(
-        "[data] '" + path + "' has " + std::to_string(total) +
-        " bytes, more than half of the free memory (" + std::to_string(most) +
-        "); free some memory, or set --data to smaller data");
-  }
-}
-
 // Unpacks a gzip file of one member in one call, three times as fast as zlib. Returns
 // nullopt for any other file; zlib then reads the file and reports errors.
 std::optional<std::vector<uint8_t>> unpack_at_once(
@@ -233,7 +221,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   // allocated for them, and reading ends with an error.
   const bool may_hold = total <= reader.most_bytes();
   if (may_hold) {
-    check_memory(path, total);
+    check_data_memory("'" + path + "'", total);
   }
   const size_t header = sizeof(uint32_t) * (1 + num_dims);
   if (auto values = unpack_at_once(bytes, header, total)) {
