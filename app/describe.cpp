@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "tandem/data/named_datasets.h"
 #include "tandem/config/fields.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 

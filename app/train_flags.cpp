@@ -9,12 +9,12 @@
 #include "app/command_line.h"
 #include "app/flag_names.h"
 #include "app/recipe_name.h"
-#include "tandem/data/named_datasets.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/config/tutorial_figures.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 

@@ -56,7 +56,8 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
 # LibTorch.
 if(NOT TANDEM_TORCH_PYTHON)
   file(RELATIVE_PATH TANDEM_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
-  set(TANDEM_PC_REQUIRES "fmt spdlog tomlplusplus libcrypto zlib libdeflate libpng libjpeg")
+  set(TANDEM_PC_REQUIRES
+      "fmt spdlog tomlplusplus libcrypto zlib libdeflate libzip libpng libjpeg")
   if(MPI_CXX_FOUND)
     string(APPEND TANDEM_PC_REQUIRES " mpi-c")
   endif()

@@ -69,7 +69,7 @@ string(REGEX REPLACE "[0-9]+$" ${next} next_torch ${torch})
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
 "libtorch-dev (>= ${torch}), libtorch-dev (<< ${next_torch}~), libgloo-dev, libdnnl-dev, \
 libfmt-dev, libspdlog-dev, libtomlplusplus-dev, nlohmann-json3-dev, zlib1g-dev, \
-libdeflate-dev, libssl-dev, libpng-dev, libjpeg62-turbo-dev")
+libdeflate-dev, libzip-dev, libssl-dev, libpng-dev, libjpeg62-turbo-dev")
 if(MPI_CXX_FOUND)
   string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libopenmpi-dev")
 endif()

@@ -8,13 +8,13 @@
 #include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/launch/launcher.h"
@@ -100,8 +100,7 @@ bool is_one_process(const RunConfig& config) {
 // rank 0 scatters the data, because only rank 0 then reads the files.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
-             ? std::make_unique<DataReader>(
-                   DataRequest(config), config.comm.timeout())
+             ? std::make_unique<DataReader>(DataRequest(config), config.comm.timeout())
              : nullptr;
 }
 

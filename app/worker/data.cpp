@@ -38,7 +38,8 @@ void print_classes(const Dataset& data) {
   std::vector<int64_t> counts(static_cast<size_t>(data.num_classes));
   const int64_t each = data.targets.numel();
   for (int64_t i = 0; i < data.size; ++i) {
-    for (int64_t at = data.place_of(i) * each; at < (data.place_of(i) + 1) * each; ++at) {
+    for (int64_t at = data.place_of(i) * each; at < (data.place_of(i) + 1) * each;
+         ++at) {
       const int64_t label = data.targets.integer(at);
       if (label >= 0 && label < data.num_classes) {
         ++counts[static_cast<size_t>(label)];
@@ -130,8 +131,7 @@ int info(const Arguments& arguments) {
       "Reads a data set as `tandem train --data` does, and describes it.",
       "tandem data info");
   RunConfig config;
-  app.add_option(
-         "data", config.data.source, "name of a data set, or path of its files")
+  app.add_option("data", config.data.source, "name of a data set, or path of its files")
       ->required();
   for (const char* setting :
        {"target", "shape", "image_size", "block_size", "test_fraction", "validation",

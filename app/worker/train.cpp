@@ -25,9 +25,7 @@ namespace {
 DatasetSplits load_shared(
     const RunConfig& config, Communicator& comm, const Deadline& deadline) {
   return scatter_dataset(
-      [&] {
-        return load_prepared_dataset(DataRequest(config), deadline);
-      },
+      [&] { return load_prepared_dataset(DataRequest(config), deadline); },
       static_cast<uint64_t>(config.training.seed), comm);
 }
 
@@ -90,8 +88,7 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
   const Deadline deadline(config.comm.timeout());
   const bool scatter = config.data.share == Share::scatter;
   const auto data =
-      scatter ? DatasetSplits()
-              : load_prepared_dataset(DataRequest(config), deadline);
+      scatter ? DatasetSplits() : load_prepared_dataset(DataRequest(config), deadline);
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {

@@ -141,14 +141,4 @@ int64_t free_memory() {
   return free_memory(kOwnGroups, kGroupsRoot);
 }
 
-void check_memory(const std::string& path, size_t bytes) {
-  const auto most = static_cast<size_t>(free_memory() / 2);
-  if (bytes > most) {
-    throw ConfigError(
-        "[data] '" + path + "' has " + std::to_string(bytes) +
-        " bytes, more than half of the free memory (" + std::to_string(most) +
-        "); free some memory, or set --data to smaller data");
-  }
-}
-
 }  // namespace tandem

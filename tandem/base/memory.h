@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,10 +9,6 @@ namespace tandem {
 /// This is the machine's available memory, bounded by `ulimit -v` and by the limit of
 /// the process's control group (version 2).
 int64_t free_memory();
-
-/// Throws ConfigError, with the path of a data file, if `bytes` bytes of data are more
-/// than half of the free memory. Half is the limit because the data may be copied once.
-void check_memory(const std::string& path, size_t bytes);
 
 /// Returns how many processes of this process's control group the kernel has killed
 /// because the group or the machine ran out of memory. The counter is `oom_kill` in

@@ -141,8 +141,7 @@ bool has_arrays(const std::string& path) {
 DatasetSplits load_arrays(const DataRequest& request, const Deadline&) {
   const ArrayFiles files(request.options.source);
   DatasetSplits splits;
-  splits.train =
-      dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
+  splits.train = dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
   if (auto inputs = files.find(kTestInputs)) {
     splits.test = dataset_of(std::move(*inputs), files.get(kTestTargets), request);
     check_same_shapes(splits.train, splits.test);

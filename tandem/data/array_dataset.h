@@ -11,8 +11,8 @@ namespace tandem {
 [[nodiscard]] bool has_arrays(const std::string& path);
 
 /// Loads the NumPy arrays (npy.h) of a folder or a .npz file: inputs and targets of the
-/// training part, train_x and train_y (x_train and y_train, or x and y), and of the test
-/// part, test_x and test_y (x_test and y_test), which may be missing.
+/// training part, train_x and train_y (x_train and y_train, or x and y), and of the
+/// test part, test_x and test_y (x_test and y_test), which may be missing.
 ///
 /// The first size of an array is the number of samples. DataOptions::shape replaces the
 /// other sizes of inputs. Inputs of uint8 with two sizes are gray images, and get a

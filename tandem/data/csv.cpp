@@ -13,8 +13,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/base/memory.h"
 #include "tandem/data/csv_text.h"
+#include "tandem/data/data_memory.h"
 
 namespace tandem {
 
@@ -109,7 +109,7 @@ std::vector<float> room_for_values(
       1 + static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   // A cell is not empty, and a comma or a line end follows it.
   const size_t most = std::min(num_lines * num_columns, text.size() / 2 + 1);
-  check_memory(path, most * sizeof(float));
+  check_data_memory("'" + path + "'", most * sizeof(float));
   std::vector<float> values;
   values.reserve(most);
   return values;
@@ -305,7 +305,7 @@ std::string read_text(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (!error) {
-    check_memory(path, size);
+    check_data_memory("'" + path + "'", size);
   }
   return read_file(path);
 }

@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/random.h"
+#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 
@@ -69,20 +70,14 @@ Dataset part_of(const Dataset& whole, std::vector<int64_t> samples) {
   return part;
 }
 
-// Returns the bytes from `first` on, which share the memory.
-Bytes end_of(const Bytes& bytes, int64_t first) {
-  const std::shared_ptr<const uint8_t> data(
-      std::make_shared<const Bytes>(bytes), bytes.data() + first);
-  return {data, bytes.size() - static_cast<size_t>(first)};
-}
-
 Dataset end_of(Dataset& whole, int64_t count) {
   Dataset end = whole;
   whole.size -= count;
   whole.hashes = end.hashes = {};
   end.size = count;
   for (auto* samples : {&end.inputs, &end.targets}) {
-    samples->bytes = end_of(samples->bytes, samples->bytes_of(whole.size));
+    const auto first = static_cast<size_t>(samples->bytes_of(whole.size));
+    samples->bytes = part_of(samples->bytes, first, samples->bytes.size() - first);
   }
   return end;
 }

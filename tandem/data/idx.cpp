@@ -16,7 +16,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/base/memory.h"
+#include "tandem/data/data_memory.h"
 
 namespace tandem {
 
@@ -221,7 +221,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   // allocated for them, and reading ends with an error.
   const bool may_hold = total <= reader.most_bytes();
   if (may_hold) {
-    check_memory(path, total);
+    check_data_memory("'" + path + "'", total);
   }
   const size_t header = sizeof(uint32_t) * (1 + num_dims);
   if (auto values = unpack_at_once(bytes, header, total)) {

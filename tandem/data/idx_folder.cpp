@@ -40,9 +40,8 @@ Samples samples_of(IdxArray images) {
 
 Dataset load_split(const std::string& folder, const std::string& prefix) {
   const auto color_path = idx_file(folder, prefix + "-images-idx4-ubyte");
-  const auto image_path = color_path.empty()
-                              ? find_idx(folder, prefix + "-images-idx3-ubyte")
-                              : color_path;
+  const auto image_path =
+      color_path.empty() ? find_idx(folder, prefix + "-images-idx3-ubyte") : color_path;
   const auto label_path = find_idx(folder, prefix + "-labels-idx1-ubyte");
   auto images = read_idx(image_path, color_path.empty() ? 3 : 4);
   auto labels = read_idx(label_path, 1);

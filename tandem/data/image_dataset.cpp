@@ -86,7 +86,8 @@ void rename_classes(Dataset& test, const Dataset& train) {
 void check_same_size(const Dataset& train, const Dataset& test) {
   if (train.inputs.shape != test.inputs.shape) {
     throw DataError(fmt::format(
-        "[data] '{}': training images are {}, test images {}, expected equal sizes; set "
+        "[data] '{}': training images are {}, test images {}, expected equal sizes; "
+        "set "
         "--image-size",
         train.name, shape_text(train.inputs.shape), shape_text(test.inputs.shape)));
   }

@@ -14,8 +14,8 @@ namespace tandem {
 /// (images/image_folder.h), or folders train/ and test/ (or val/) with such folders.
 /// DataOptions::image_size is the size of the images.
 ///
-/// Throws ConfigError for an invalid size. Throws DataError if the test part has a class
-/// that the training part lacks. Throws the errors of read_image_folder().
+/// Throws ConfigError for an invalid size. Throws DataError if the test part has a
+/// class that the training part lacks. Throws the errors of read_image_folder().
 [[nodiscard]] DatasetSplits load_image_folders(
     const DataRequest& request, const Deadline& deadline);
 

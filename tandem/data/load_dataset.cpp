@@ -31,7 +31,8 @@ void check_is_not_custom(const std::string& source) {
     throw ConfigError(
         "[data] data is the custom data set '" +
         source.substr(std::string(kCustom).size()) +
-        "' of another program, expected a name or a path; resume or evaluate the run in "
+        "' of another program, expected a name or a path; resume or evaluate the run "
+        "in "
         "that program (evaluate_checkpoint()), or change --data");
   }
 }

@@ -16,10 +16,11 @@ struct DataRequest {
   uint64_t seed = 0;
   // True: targets are values (float32), even if they are whole numbers in the files.
   bool wants_values = false;
-  // Class that is not less than the number of classes but is valid (Loss::ignore_index).
+  // Class that is not less than the number of classes but is valid
+  // (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
-  // True: if the files have no test part, samples are held out. False: the training part
-  // then has all samples, and the test part has none.
+  // True: if the files have no test part, samples are held out. False: the training
+  // part then has all samples, and the test part has none.
   bool holds_out_test = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.

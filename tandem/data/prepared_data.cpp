@@ -25,6 +25,7 @@
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/description.h"
+#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 
@@ -44,9 +45,9 @@ std::string key_of(const DataRequest& request) {
   std::string key = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
       request.wants_values, request.ignore_index, options.mean.text(),
-      options.std.text(), options.test_fraction, options.validation,
-      options.block_size, options.image_size, options.shape, options.target,
-      options.source, request.columns);
+      options.std.text(), options.test_fraction, options.validation, options.block_size,
+      options.image_size, options.shape, options.target, options.source,
+      request.columns);
   std::replace(key.begin(), key.end(), '\n', ' ');
   return key;
 }
@@ -176,10 +177,8 @@ bool take_pages(const Bytes& all, size_t& offset, int64_t bytes, Bytes& taken) {
   if (offset > all.size() || size > all.size() - offset) {
     return false;
   }
-  const std::shared_ptr<const uint8_t> owner(
-      std::make_shared<const Bytes>(all), all.data() + offset);
+  taken = part_of(all, offset, size);
   offset += whole_pages(size);
-  taken = {owner, size};
   return true;
 }
 
@@ -227,12 +226,12 @@ std::optional<DatasetSplits> find_prepared(
 
 }  // namespace
 
-DataReader::DataReader(
-    const DataRequest& request, std::chrono::milliseconds timeout) {
+DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds timeout) {
   int ends[2];
   // A name with a line break is not possible, because the description has one line for
   // each value.
-  if (request.options.source.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
+  if (request.options.source.find('\n') != std::string::npos ||
+      pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
   // Workers inherit done_ and memory_. Only the child has the other end of the pipe.

@@ -131,7 +131,8 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
   const int64_t largest = largest_class(splits.test, ignored);
   if (largest >= train.num_classes) {
     throw DataError(fmt::format(
-        "[data] '{}': a test label is {}, expected at most {} as in the training labels; "
+        "[data] '{}': a test label is {}, expected at most {} as in the training "
+        "labels; "
         "check the label files",
         train.name, largest, train.num_classes - 1));
   }

@@ -113,7 +113,8 @@ Samples inputs_of(
   return inputs;
 }
 
-std::vector<float> column_of(const CsvTable& table, const std::vector<size_t>& columns) {
+std::vector<float> column_of(
+    const CsvTable& table, const std::vector<size_t>& columns) {
   std::vector<float> values;
   for (int64_t row = 0; row < table.num_rows; ++row) {
     for (const size_t column : columns) {
@@ -211,8 +212,8 @@ DatasetSplits load_table(const DataRequest& request, const Deadline&) {
   const CsvTable train = read_training_part(path + "/train.csv", request);
   splits.train = dataset_of(train, request);
   if (const std::string test = path + "/test.csv"; file_exists(test)) {
-    splits.test = dataset_of(
-        read_csv(test, train.columns), request, splits.train.has_classes());
+    splits.test =
+        dataset_of(read_csv(test, train.columns), request, splits.train.has_classes());
   }
   return splits;
 }

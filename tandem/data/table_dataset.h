@@ -11,9 +11,9 @@ namespace tandem {
 [[nodiscard]] bool has_table(const std::string& path);
 
 /// Loads a table (csv.h). The columns in DataOptions::target are the targets, and all
-/// others are inputs (float32): a number, or for a category as many numbers as there are
-/// categories, 1 for the category and 0 for the others. DataOptions::shape gives the
-/// inputs of a sample another shape.
+/// others are inputs (float32): a number, or for a category as many numbers as there
+/// are categories, 1 for the category and 0 for the others. DataOptions::shape gives
+/// the inputs of a sample another shape.
 ///
 /// A single target column of categories, or of whole numbers from 0 on, has classes
 /// unless DataRequest::wants_values. Other targets are values. A folder has train.csv

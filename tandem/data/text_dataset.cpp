@@ -13,13 +13,6 @@ namespace {
 
 constexpr int64_t kNumBytes = 256;
 
-// Returns the bytes of a sequence from `first` on, which share the memory.
-Bytes from(const Bytes& bytes, size_t first) {
-  const std::shared_ptr<const uint8_t> data(
-      std::make_shared<const Bytes>(bytes), bytes.data() + first);
-  return {data, bytes.size() - first};
-}
-
 Dataset load_file(const std::string& path, const DataRequest& request) {
   const int64_t block = request.options.block_size;
   const Bytes bytes = map_file(path);
@@ -37,7 +30,8 @@ Dataset load_file(const std::string& path, const DataRequest& request) {
   data.size = (size - 1) / block;
   data.num_classes = kNumBytes;
   data.inputs = {ElementType::uint8, {block}, bytes, true};
-  data.targets = {ElementType::uint8, {block}, from(bytes, 1), true};
+  data.targets = {
+      ElementType::uint8, {block}, part_of(bytes, 1, bytes.size() - 1), true};
   return data;
 }
 

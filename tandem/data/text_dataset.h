@@ -11,10 +11,10 @@ namespace tandem {
 [[nodiscard]] bool has_text(const std::string& path);
 
 /// Loads a text for the prediction of the next byte. The text is one sequence
-/// (Dataset::is_sequence). A sample has DataOptions::block_size bytes as indices, and the
-/// byte after each of them as target, so there are 256 classes. A folder has train.txt
-/// and, as test part, test.txt, which may be missing. Throws DataError if a file is
-/// shorter than a sample.
+/// (Dataset::is_sequence). A sample has DataOptions::block_size bytes as indices, and
+/// the byte after each of them as target, so there are 256 classes. A folder has
+/// train.txt and, as test part, test.txt, which may be missing. Throws DataError if a
+/// file is shorter than a sample.
 [[nodiscard]] DatasetSplits load_text(
     const DataRequest& request, const Deadline& deadline);
 

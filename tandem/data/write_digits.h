@@ -15,12 +15,13 @@ struct Choices<DigitsFormat> {
       {DigitsFormat::idx, "idx", "four IDX files, as MNIST's"},
       {DigitsFormat::png, "png", "PNG files in train/CLASS/ and test/CLASS/"},
       {DigitsFormat::npy, "npy", "train_x.npy, train_y.npy, test_x.npy and test_y.npy"},
-      {DigitsFormat::csv, "csv", "train.csv and test.csv with the columns label, p0, ..."}};
+      {DigitsFormat::csv, "csv",
+       "train.csv and test.csv with the columns label, p0, ..."}};
 };
 
-/// Draws digits (digits/digits.h) and writes them to a folder: either all files or none.
-/// All formats have the same samples. Throws DataError if writing fails, or if a file or
-/// folder of the same name exists that cannot be replaced.
+/// Draws digits (digits/digits.h) and writes them to a folder: either all files or
+/// none. All formats have the same samples. Throws DataError if writing fails, or if a
+/// file or folder of the same name exists that cannot be replaced.
 void write_digits(
     const std::string& folder, int64_t num_train, int64_t num_test,
     DigitsFormat format = DigitsFormat::idx);

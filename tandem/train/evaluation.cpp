@@ -14,8 +14,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/train/assembly.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/report/all_ranks.h"
@@ -121,8 +121,7 @@ Dataset load_part(
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
-  const bool is_other =
-      !options.data.empty() && options.data != request.options.source;
+  const bool is_other = !options.data.empty() && options.data != request.options.source;
   if (!options.data.empty()) {
     request.options.source = options.data;
   }
@@ -130,8 +129,7 @@ Dataset load_part(
   request.holds_out_test = !is_other || options.part != DataPart::test;
   auto splits = load_dataset(request);
   if (options.part == DataPart::validation && splits.validation.size == 0) {
-    throw ConfigError(
-        "[data] the run has no validation part; choose another --split");
+    throw ConfigError("[data] the run has no validation part; choose another --split");
   }
   const bool takes_all = splits.test.size == 0;
   return options.part == DataPart::validation           ? splits.validation

@@ -63,7 +63,8 @@ std::string describe_end(const Summary& summary, const TrainingOptions& options)
              ? fmt::format(
                    "Stopped early: no {} loss in {} evaluations was below {:.4f}, the "
                    "loss at step {}",
-                   summary.has_validation ? "validation" : "test", options.patience, summary.best_test_loss, summary.best_test_step)
+                   summary.has_validation ? "validation" : "test", options.patience,
+                   summary.best_test_loss, summary.best_test_step)
              : fmt::format(
                    "Stopped by the program's observer, at step {}", summary.steps);
 }

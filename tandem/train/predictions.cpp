@@ -1,5 +1,5 @@
-#include "tandem/data/idx_folder.h"
 #include "tandem/train/predictions.h"
+#include "tandem/data/idx_folder.h"
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/softmax.h>

@@ -1,7 +1,7 @@
 // Weights from Python and to Python, checked with PyTorch.
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/checkpoint/weights.h"
+#include "tandem/data/load_dataset.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>

@@ -1,5 +1,5 @@
-#include "tandem/data/load_dataset.h"
 #include "tandem/data/cifar.h"
+#include "tandem/data/load_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "tandem/data/idx_folder.h"
-#include "tandem/data/write_digits.h"
-#include "tandem/data/named_datasets.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/data/named_datasets.h"
+#include "tandem/data/write_digits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,6 +16,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tests/core/expect.h"
+#include "tests/core/most_memory.h"
 #include "tests/scratch.h"
 
 namespace tandem::idx_test {
@@ -38,12 +39,6 @@ void write_gzip(const std::string& path, const std::string& content) {
 // 2 x 3 x 2, counting from 20.
 const std::string kGood = bytes({0, 0, 8,  3,  0,  0,  0,  2,  0,  0,  0,  3,  0,  0,
                                  0, 2, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31});
-
-int64_t most_memory_kb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
 
 TEST(Idx, ReadsTheFormat) {
   const Scratch scratch;

@@ -1,6 +1,6 @@
+#include "tandem/data/named_datasets.h"
 #include "tandem/data/idx_folder.h"
 #include "tandem/data/write_digits.h"
-#include "tandem/data/named_datasets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

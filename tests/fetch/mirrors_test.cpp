@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tandem/data/named_datasets.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/named_datasets.h"
 #include "tests/base/test_tools.h"
 
 namespace tandem::app::mirrors_test {

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "tandem/data/load_dataset.h"
 #include "printed.h"
+#include "tandem/data/load_dataset.h"
 
 namespace tandem::batch_lines_test {
 

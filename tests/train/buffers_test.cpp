@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"

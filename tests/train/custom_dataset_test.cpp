@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/core/expect.h"

@@ -6,11 +6,11 @@
 #include <map>
 #include <string>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"

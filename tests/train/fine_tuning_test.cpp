@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/model/module_model.h"
 #include "tandem/train/trainer.h"

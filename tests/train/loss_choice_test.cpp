@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"

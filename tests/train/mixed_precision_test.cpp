@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"

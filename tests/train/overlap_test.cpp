@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/backends/thread.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 
 namespace tandem::overlap_test {

@@ -1,7 +1,7 @@
 // Runs that end before their last epoch: early stopping, and the program's observer.
 
-#include "tandem/data/load_dataset.h"
 #include "tandem/train/agreement/run_end.h"
+#include "tandem/data/load_dataset.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-#include "tandem/data/load_dataset.h"
 #include "tandem/train/scatter.h"
+#include "tandem/data/load_dataset.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>

@@ -41,8 +41,8 @@ struct DataOptions {
   // Sizes of a sample in a CSV table or a NumPy file, with commas between them; "": the
   // sizes in the file.
   std::string shape;
-  // Size of the images of a folder, such as "224" or "160x240" (height x width); "": the
-  // size of the files.
+  // Size of the images of a folder, such as "224" or "160x240" (height x width); "":
+  // the size of the files.
   std::string image_size;
   // Number of bytes in a sample of a text.
   int64_t block_size = 64;
@@ -85,7 +85,8 @@ struct DataOptions {
     table
         .add(
             "shape", &O::shape,
-            "sizes of a sample of a table or of NumPy arrays, such as 1,28,28 (default: "
+            "sizes of a sample of a table or of NumPy arrays, such as 1,28,28 "
+            "(default: "
             "the sizes in the file)")
         .kept();
     table

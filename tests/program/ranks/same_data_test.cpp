@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "tandem/data/idx_folder.h"
-#include "tandem/data/write_digits.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/idx_folder.h"
+#include "tandem/data/write_digits.h"
 #include "tests/program/program.h"
 
 namespace tandem::same_data_test {

@@ -1,0 +1,69 @@
+#include "tandem/data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+namespace {
+
+Bytes map_descriptor(int fd, const std::string& path) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) {
+    fail_on_file("read", path);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    fail_on_file("read", path);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw DataError(
+        "[files] '" + path +
+        "' is a pipe, socket or device, expected a file; copy its data to a file");
+  }
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size == 0) {
+    return {};
+  }
+  void* at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED) {
+    fail_on_file("map", path);
+  }
+  const std::shared_ptr<const uint8_t> data(
+      static_cast<const uint8_t*>(at),
+      [size](const uint8_t* first) { munmap(const_cast<uint8_t*>(first), size); });
+  return {data, size};
+}
+
+}  // namespace
+
+Bytes map_file(const std::string& path) {
+  // Without O_NONBLOCK, opening a pipe waits for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    fail_on_file("read", path);
+  }
+  try {
+    Bytes bytes = map_descriptor(fd, path);
+    close(fd);
+    return bytes;
+  } catch (...) {
+    close(fd);
+    throw;
+  }
+}
+
+Bytes part_of(const Bytes& all, size_t offset, size_t size) {
+  const auto owner = std::make_shared<const Bytes>(all);
+  return {std::shared_ptr<const uint8_t>(owner, owner->data() + offset), size};
+}
+
+}  // namespace tandem

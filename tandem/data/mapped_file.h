@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/data/bytes.h"
+
+namespace tandem {
+
+/// Maps a regular file into memory, read-only. The kernel reads a page at its first
+/// access and can evict it again, so the file may be larger than memory. The last copy
+/// of the bytes removes the mapping. If another process shortens the file, an access
+/// after its new end kills this process (SIGBUS).
+///
+/// Throws DataError with the path if the file is missing or is not a regular file.
+Bytes map_file(const std::string& path);
+
+/// Returns `size` bytes of `all`, starting at `offset`, which share its memory. The
+/// range must be inside `all`.
+Bytes part_of(const Bytes& all, size_t offset, size_t size);
+
+}  // namespace tandem
