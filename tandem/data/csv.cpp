@@ -1,0 +1,380 @@
+#include "tandem/data/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/memory.h"
+#include "tandem/data/csv_text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kMostColumns = size_t{1} << 17;
+constexpr size_t kMostCategories = size_t{1} << 24;
+
+[[noreturn]] void fail_csv(const std::string& path, const std::string& what) {
+  throw DataError("[data] '" + path + "' " + what);
+}
+
+// Throws DataError if the first line has semicolons or tabs outside of quotes, but no
+// comma.
+void check_separator(std::string_view text, const std::string& path) {
+  char other = 0;
+  bool quoted = false;
+  for (const char byte : text) {
+    quoted = quoted != (byte == '"');
+    if (!quoted && byte == ',') {
+      return;
+    }
+    if (!quoted && byte == '\n') {
+      break;
+    }
+    if (!quoted && (byte == ';' || byte == '\t')) {
+      other = byte;
+    }
+  }
+  if (other != 0) {
+    fail_csv(
+        path, std::string("separates its columns with ") +
+                  (other == ';' ? "semicolons" : "tabs") +
+                  ", expected commas; save the file with commas");
+  }
+}
+
+// Returns the names in the first row.
+std::vector<std::string> read_header(CsvRows& rows, const std::string& path) {
+  if (!rows.next()) {
+    fail_csv(path, "is empty, expected a line of column names; name another file");
+  }
+  const auto& cells = rows.cells();
+  if (rows.num_cells() > kMostColumns) {
+    rows.fail(
+        "has " + std::to_string(rows.num_cells()) + " columns, expected at most " +
+        std::to_string(kMostColumns) + "; split the file");
+  }
+  if (std::all_of(cells.begin(), cells.end(), &csv_number)) {
+    rows.fail("has only numbers, expected column names; add a header");
+  }
+  std::unordered_set<std::string_view> seen;
+  for (const auto& name : cells) {
+    if (is_blank(name)) {
+      rows.fail(
+          "has an empty name for column " + std::to_string(seen.size() + 1) + " of " +
+          std::to_string(cells.size()) + "; name the column");
+    }
+    if (!seen.insert(name).second) {
+      rows.fail(
+          "has the column name " + csv_excerpt(name) +
+          " twice, expected different names; rename a column");
+    }
+  }
+  return {cells.begin(), cells.end()};
+}
+
+// Calls `act` for each row after the header. Returns the number of rows.
+template <typename Act>
+int64_t for_each_row(
+    CsvRows& rows, const std::string& path, size_t num_columns, Act act) {
+  int64_t num_rows = 0;
+  for (; rows.next(); ++num_rows) {
+    if (rows.num_cells() != num_columns) {
+      rows.fail(
+          "has " + std::to_string(rows.num_cells()) + " cells, expected " +
+          std::to_string(num_columns) + " as in the header; correct the line");
+    }
+    act();
+  }
+  if (num_rows == 0) {
+    fail_csv(path, "has no rows after its header, expected 1 or more; add rows");
+  }
+  return num_rows;
+}
+
+// Returns an empty vector that can hold the values of a table without another
+// allocation.
+std::vector<float> room_for_values(
+    std::string_view text, const std::string& path, size_t num_columns) {
+  const auto num_lines =
+      1 + static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  // A cell is not empty, and a comma or a line end follows it.
+  const size_t most = std::min(num_lines * num_columns, text.size() / 2 + 1);
+  check_memory(path, most * sizeof(float));
+  std::vector<float> values;
+  values.reserve(most);
+  return values;
+}
+
+void check_not_blank(
+    const CsvRows& rows, const std::string& column, std::string_view cell) {
+  if (is_blank(cell)) {
+    rows.fail_in(column, "is empty, expected a value; fill the cell or remove the row");
+  }
+}
+
+// Returns the number in a cell, nullopt for text.
+std::optional<float> number_in(
+    const CsvRows& rows, const std::string& column, std::string_view cell) {
+  const auto number = csv_number(cell);
+  if (!number) {
+    check_not_blank(rows, column, cell);
+  } else if (!std::isfinite(*number)) {
+    rows.fail_in(
+        column, "is " + csv_excerpt(cell) +
+                    ", expected a finite number in the range of float32; correct the "
+                    "cell or remove the row");
+  }
+  return number;
+}
+
+// Cells of a column that are not numbers.
+struct Texts {
+  int64_t count = 0;
+  int64_t first_line = 0;
+  // Excerpt of the first text.
+  std::string first;
+};
+
+// Returns whether a column has categories. Throws DataError if it is a numeric column
+// with a few texts.
+bool has_categories(
+    const Texts& texts, int64_t num_rows, const std::string& column,
+    const std::string& path) {
+  const int64_t num_numbers = num_rows - texts.count;
+  if (texts.count > 0 && num_numbers >= num_rows - num_rows / 10) {
+    throw DataError(
+        "[data] column " + csv_excerpt(column) + " in line " +
+        std::to_string(texts.first_line) + " of '" + path + "' is text in a numeric " +
+        "column (" + texts.first + "; " + std::to_string(num_numbers) + " of " +
+        std::to_string(num_rows) +
+        " cells are numbers), expected a number; correct the cell or remove the row");
+  }
+  return texts.count > 0;
+}
+
+using CategoryIndex = std::unordered_map<std::string, uint32_t>;
+
+// Sorts the categories of column `c`, whose values are indices in the order of the
+// rows. Empties `index`.
+void sort_categories(CsvTable& table, size_t c, CategoryIndex& index) {
+  std::vector<std::pair<std::string, uint32_t>> entries(index.begin(), index.end());
+  index.clear();
+  std::sort(entries.begin(), entries.end());
+  auto& categories = table.columns[c].categories;
+  categories.reserve(entries.size());
+  std::vector<float> sorted(entries.size());
+  for (auto& [text, at] : entries) {
+    sorted[at] = static_cast<float>(categories.size());
+    categories.push_back(std::move(text));
+  }
+  for (size_t at = c; at < table.values.size(); at += table.columns.size()) {
+    table.values[at] = sorted[static_cast<size_t>(table.values[at])];
+  }
+}
+
+// Fills in the columns `chosen` of a table, which have categories.
+void read_categories(
+    std::string_view text, const std::string& path, const std::vector<size_t>& chosen,
+    CsvTable& table) {
+  CsvRows rows(text, path, kMostColumns);
+  rows.next();
+  std::vector<CategoryIndex> indices(chosen.size());
+  std::string key;
+  for (float* values = table.values.data(); rows.next();
+       values += table.columns.size()) {
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const size_t c = chosen[i];
+      auto& index = indices[i];
+      key.assign(rows.cells()[c]);
+      const auto next = static_cast<uint32_t>(index.size());
+      values[c] = static_cast<float>(index.try_emplace(key, next).first->second);
+      if (index.size() > kMostCategories) {
+        rows.fail_in(
+            table.columns[c].name,
+            "is category " + std::to_string(index.size()) + ", expected at most " +
+                std::to_string(kMostCategories) + "; remove the column");
+      }
+    }
+  }
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    sort_categories(table, chosen[i], indices[i]);
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> names;
+  names.reserve(columns.size());
+  for (const auto& column : columns) {
+    names.push_back(column.name);
+  }
+  return names;
+}
+
+// Returns the first few texts, such as "'a', 'b', 'c' and 4 more".
+std::string first_of(const std::vector<std::string>& texts) {
+  constexpr size_t kShown = 5;
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(texts.size(), kShown); ++i) {
+    shown.push_back(csv_excerpt(texts[i]));
+  }
+  return join(shown) + (texts.size() > kShown
+                            ? " and " + std::to_string(texts.size() - kShown) + " more"
+                            : "");
+}
+
+// Reads the cells of a column that is known from the training part.
+class ColumnReader {
+ public:
+  // `position` is the position of the column in the file. Keeps `column`.
+  ColumnReader(const CsvColumn& column, size_t position)
+      : column_(column), position_(position) {
+    for (size_t i = 0; i < column.categories.size(); ++i) {
+      index_.emplace(column.categories[i], i);
+    }
+  }
+
+  float value_in(const CsvRows& rows) const {
+    const std::string_view cell = rows.cells()[position_];
+    if (column_.categories.empty()) {
+      const auto number = number_in(rows, column_.name, cell);
+      if (!number) {
+        rows.fail_in(
+            column_.name, "is text in a numeric column (" + csv_excerpt(cell) +
+                              "), expected a number; correct the cell or remove the "
+                              "row");
+      }
+      return *number;
+    }
+    const auto found = index_.find(cell);
+    if (found == index_.end()) {
+      check_not_blank(rows, column_.name, cell);
+      rows.fail_in(
+          column_.name,
+          "is " + csv_excerpt(cell) + ", expected a category of the training part (" +
+              first_of(column_.categories) + "); correct the cell or remove the row");
+    }
+    return static_cast<float>(found->second);
+  }
+
+ private:
+  const CsvColumn& column_;
+  const size_t position_;
+  std::unordered_map<std::string_view, size_t> index_;
+};
+
+// Returns the columns that a file with these names has.
+std::vector<CsvColumn> columns_in_file(
+    const std::vector<std::string>& names, const std::string& path,
+    const std::vector<CsvColumn>& columns, const std::string& may_lack) {
+  const std::unordered_set<std::string> in_file(names.begin(), names.end());
+  std::vector<CsvColumn> found;
+  std::unordered_set<std::string> expected;
+  for (const auto& column : columns) {
+    expected.insert(column.name);
+    if (in_file.count(column.name) > 0) {
+      found.push_back(column);
+    } else if (column.name != may_lack) {
+      fail_csv(
+          path, "has no column " + csv_excerpt(column.name) +
+                    did_you_mean(column.name, names) +
+                    "; add the column or correct its name in the header");
+    }
+  }
+  for (const auto& name : names) {
+    if (expected.count(name) == 0) {
+      fail_csv(
+          path, "has an extra column " + csv_excerpt(name) +
+                    ", expected only the columns of the training part (" +
+                    first_of(names_of(columns)) + "); remove the column");
+    }
+  }
+  return found;
+}
+
+// Returns the bytes of a file, which must fit in memory.
+std::string read_text(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (!error) {
+    check_memory(path, size);
+  }
+  return read_file(path);
+}
+
+}  // namespace
+
+CsvTable parse_csv(std::string_view text, const std::string& path) {
+  check_separator(text, path);
+  CsvRows rows(text, path, kMostColumns);
+  const auto names = read_header(rows, path);
+  CsvTable table;
+  table.values = room_for_values(text, path, names.size());
+  std::vector<Texts> texts(names.size());
+  table.num_rows = for_each_row(rows, path, names.size(), [&] {
+    for (size_t c = 0; c < names.size(); ++c) {
+      const std::string_view cell = rows.cells()[c];
+      const auto number = number_in(rows, names[c], cell);
+      if (!number && texts[c].count++ == 0) {
+        texts[c].first_line = rows.line();
+        texts[c].first = csv_excerpt(cell);
+      }
+      table.values.push_back(number.value_or(0));
+    }
+  });
+  std::vector<size_t> chosen;
+  for (size_t c = 0; c < names.size(); ++c) {
+    table.columns.push_back({names[c], {}});
+    if (has_categories(texts[c], table.num_rows, names[c], path)) {
+      chosen.push_back(c);
+    }
+  }
+  if (!chosen.empty()) {
+    read_categories(text, path, chosen, table);
+  }
+  return table;
+}
+
+CsvTable parse_csv(
+    std::string_view text, const std::string& path,
+    const std::vector<CsvColumn>& columns, const std::string& may_lack) {
+  check_separator(text, path);
+  CsvRows rows(text, path, kMostColumns);
+  const auto names = read_header(rows, path);
+  CsvTable table;
+  table.columns = columns_in_file(names, path, columns, may_lack);
+  std::unordered_map<std::string_view, size_t> positions;
+  for (size_t i = 0; i < names.size(); ++i) {
+    positions.emplace(names[i], i);
+  }
+  std::vector<ColumnReader> readers;
+  for (const auto& column : table.columns) {
+    readers.emplace_back(column, positions.at(column.name));
+  }
+  table.values = room_for_values(text, path, names.size());
+  table.num_rows = for_each_row(rows, path, names.size(), [&] {
+    for (const auto& reader : readers) {
+      table.values.push_back(reader.value_in(rows));
+    }
+  });
+  return table;
+}
+
+CsvTable read_csv(const std::string& path) {
+  return parse_csv(read_text(path), path);
+}
+
+CsvTable read_csv(
+    const std::string& path, const std::vector<CsvColumn>& columns,
+    const std::string& may_lack) {
+  return parse_csv(read_text(path), path, columns, may_lack);
+}
+
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+/// Column of a CSV table: numbers, or categories, which are texts.
+struct CsvColumn {
+  std::string name;
+  /// Sorted texts of a category column; empty for a numeric column.
+  std::vector<std::string> categories;
+};
+
+/// Content of a CSV file.
+struct CsvTable {
+  std::vector<CsvColumn> columns;
+  int64_t num_rows = 0;
+  /// num_rows x columns.size() values, row by row. A text is the index of its category.
+  std::vector<float> values;
+};
+
+/// Reads the CSV file of a training part, and determines its columns. Categories are
+/// sorted by their bytes, so they do not depend on the order of the rows.
+///
+/// Format: RFC 4180 (csv_text.h) with commas as separators. The first line has the
+/// names of at most 2^17 columns, unique and not empty. Each row has a cell in each
+/// column. No cell is empty, NaN or infinite, and a number is in the range of float32.
+///
+/// A cell is a number if it is one as a whole, such as "-1.5e3"; spaces around a number
+/// are allowed. If all cells of a column are numbers, the column is numeric. If at
+/// least 90 % of the cells are numbers, a text in the column is an error. Otherwise all
+/// cells of the column are texts. A column has at most 2^24 categories, because float32
+/// represents larger indices inexactly.
+///
+/// Throws DataError with the path, the line and the column. Throws ConfigError if the
+/// file, or its values, are more than half of the free memory. Memory is at most 4
+/// times the file's size plus 64 MB until every cell is checked. Category tables can
+/// then need more memory.
+CsvTable read_csv(const std::string& path);
+
+/// Reads the CSV file of a test part, or of samples to predict, with the columns of the
+/// training part. The file can have the columns in another order. The table has them in
+/// the order of `columns`, without the column `may_lack` if the file does not have it.
+///
+/// Also throws DataError if the file lacks another column or has an extra column, and
+/// for an unknown category or a text in a numeric column.
+CsvTable read_csv(
+    const std::string& path, const std::vector<CsvColumn>& columns,
+    const std::string& may_lack = "");
+
+/// Parse the bytes of a file as read_csv() does. `path` is the name of the file in
+/// errors.
+CsvTable parse_csv(std::string_view text, const std::string& path);
+CsvTable parse_csv(
+    std::string_view text, const std::string& path,
+    const std::vector<CsvColumn>& columns, const std::string& may_lack = "");
+
+/// Writes a table atomically (files.h), with the shortest text that gives each float32
+/// again. Throws DataError if a value is not finite, or if writing fails.
+void write_csv(const std::string& path, const CsvTable& table);
+
+/// Returns columns as text for a checkpoint: a CSV line per column, with its name and
+/// its categories.
+std::string to_text(const std::vector<CsvColumn>& columns);
+
+/// Returns the columns in a text of to_text(). `path` is the name of the text in
+/// errors. Throws DataError if the text is damaged.
+std::vector<CsvColumn> columns_from_text(
+    std::string_view text, const std::string& path);
+
+}  // namespace tandem

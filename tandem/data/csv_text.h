@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+/// Splits a CSV text into rows of cells (RFC 4180).
+///
+/// A cell can be in double quotes; it then contains commas, line breaks and doubled
+/// quotes. A line ends with LF or CRLF. A UTF-8 byte order mark at the start and empty
+/// lines at the end are skipped.
+///
+/// Every function throws DataError, with the path and the line, for a NUL byte, an
+/// empty line before the end, an unterminated quote, a quote or a carriage return in a
+/// cell without quotes, and text after a closing quote.
+class CsvRows {
+ public:
+  /// Keeps `text`, which must outlive this object. `path` is the name of the text in
+  /// errors. A row keeps its first `most_cells` cells.
+  CsvRows(std::string_view text, std::string path, size_t most_cells);
+
+  /// Reads the next row. Returns false at the end of the text.
+  bool next();
+
+  /// Cells of the row without quotes. Valid until the next call of next().
+  const std::vector<std::string_view>& cells() const {
+    return cells_;
+  }
+  /// Number of cells of the row, including cells that are not kept.
+  size_t num_cells() const {
+    return num_cells_;
+  }
+  /// Line at which the row begins, counted from 1.
+  int64_t line() const {
+    return row_line_;
+  }
+
+  /// Throws DataError "[data] line LINE of 'PATH' WHAT" for the row.
+  [[noreturn]] void fail(const std::string& what) const;
+  /// Throws DataError "[data] column 'COLUMN' in line LINE of 'PATH' WHAT".
+  [[noreturn]] void fail_in(std::string_view column, const std::string& what) const;
+
+ private:
+  bool read_cell();
+  void read_plain();
+  void read_quoted();
+  void add(std::string_view cell);
+
+  const std::string path_;
+  const size_t most_cells_;
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;
+  bool ended_ = false;
+  int64_t line_ = 1;
+
+  int64_t row_line_ = 1;
+  size_t num_cells_ = 0;
+  std::vector<std::string_view> cells_;
+  // Cells with doubled quotes, which are not parts of the text.
+  std::deque<std::string> unescaped_;
+};
+
+/// Returns a cell as CsvRows reads it: with quotes around it if its text needs them.
+std::string csv_cell(std::string_view text);
+
+/// Returns whether a cell contains only spaces and tabs.
+bool is_blank(std::string_view cell);
+
+/// Returns the number in a cell, which may have spaces and tabs around it, rounded to
+/// float32. A number outside of float32's range becomes infinity. Returns nullopt for
+/// text. The locale has no effect.
+std::optional<float> csv_number(std::string_view cell);
+
+/// Returns a text in single quotes for an error, cut after 40 bytes.
+std::string csv_excerpt(std::string_view text);
+
+}  // namespace tandem
