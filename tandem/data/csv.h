@@ -30,13 +30,15 @@ struct CsvTable {
 /// column. No cell is empty, NaN or infinite, and a number is in the range of float32.
 ///
 /// A cell is a number if it is one as a whole, such as "-1.5e3"; spaces around a number
-/// are allowed. A column is numeric if all its cells are numbers. If at least 90 % of
-/// the cells are numbers, another text is an error. Otherwise the cells are texts, and
-/// the column has at most 2^24 categories, so that float32 represents each index.
+/// are allowed. If all cells of a column are numbers, the column is numeric. If at
+/// least 90 % of the cells are numbers, a text in the column is an error. Otherwise all
+/// cells of the column are texts. A column has at most 2^24 categories, because float32
+/// represents larger indices inexactly.
 ///
 /// Throws DataError with the path, the line and the column. Throws ConfigError if the
 /// file, or its values, are more than half of the free memory. Memory is at most 4
-/// times the file's size plus 64 MB, and the category tables of a file without errors.
+/// times the file's size plus 64 MB until every cell is checked. Category tables can
+/// then need more memory.
 CsvTable read_csv(const std::string& path);
 
 /// Reads the CSV file of a test part, or of samples to predict, with the columns of the
