@@ -75,9 +75,12 @@ class RowResizer {
   uint8_t* const planes_;
   const AxisWeights across_;
   const AxisWeights down_;
+  const size_t row_bytes_;
   // Horizontally resized rows; row r is at r % down_.longest.
   std::vector<uint8_t> buffer_;
-  std::vector<int32_t> sums_;
+  // The rows of a window, and their weighted sum.
+  std::vector<const uint8_t*> rows_;
+  std::vector<uint8_t> result_;
   // Number of the row that arrives next, and of the row that is written next.
   int64_t next_in_ = 0;
   int64_t next_out_ = 0;
