@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -44,16 +45,13 @@ void resize_gray(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
 // with 32-bit products.
 class PairSum {
  public:
-  // Adds four products, for pairs of 16-bit values and the weights at `weight`.
-  void add(__m128i values, const int32_t* weight) {
-    // The weights w0, w1, w0, w1 as 32-bit numbers.
-    const __m128i pair = _mm_set1_epi64x(
-        static_cast<int64_t>(static_cast<uint32_t>(weight[0])) |
-        static_cast<int64_t>(weight[1]) << 32);
-    const __m128i upper = _mm_srli_epi32(pair, kLowBits);
-    const __m128i lower = _mm_and_si128(pair, _mm_set1_epi32((1 << kLowBits) - 1));
-    high_ = _mm_add_epi32(high_, _mm_madd_epi16(values, _mm_packs_epi32(upper, upper)));
-    low_ = _mm_add_epi32(low_, _mm_madd_epi16(values, _mm_packs_epi32(lower, lower)));
+  // Adds four products of pairs of 16-bit values and a pair of weights.
+  void add(__m128i values, const AxisWeights::Pair& weights) {
+    const auto load = [](const int16_t* from) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    };
+    high_ = _mm_add_epi32(high_, _mm_madd_epi16(values, load(weights.high)));
+    low_ = _mm_add_epi32(low_, _mm_madd_epi16(values, load(weights.low)));
   }
   // Returns the four sums, rounded to integers.
   __m128i rounded() const {
@@ -74,13 +72,17 @@ __m128i load_pixel(const uint8_t* from) {
 
 void resize_rgb(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
   const __m128i zero = _mm_setzero_si128();
-  for (const auto& window : across.windows) {
+  const AxisWeights::Pair* const pairs_begin = across.pairs.data();
+  const AxisWeights::Window* const windows = across.windows.data();
+  const size_t count = across.windows.size();
+  for (size_t at = 0; at < count; ++at) {
+    const auto window = windows[at];
     PairSum sum;
     const uint8_t* pixel = row + 3 * window.first;
-    const int32_t* weight = across.weights.data() + window.at;
-    for (int64_t i = 0; i < window.count; i += 2, pixel += 6, weight += 2) {
+    const auto* weights = pairs_begin + window.at / 2;
+    for (int64_t i = 0; i < window.count; i += 2, pixel += 6) {
       const __m128i pairs = _mm_unpacklo_epi8(load_pixel(pixel), load_pixel(pixel + 3));
-      sum.add(_mm_unpacklo_epi8(pairs, zero), weight);
+      sum.add(_mm_unpacklo_epi8(pairs, zero), *weights++);
     }
     const __m128i result = sum.rounded();
     const auto bytes = static_cast<uint32_t>(
@@ -94,9 +96,10 @@ void resize_rgb(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
 
 // Returns the weighted sum of rows. Reads and writes multiples of kStep bytes.
 void add_rows(
-    const std::vector<const uint8_t*>& rows, const int32_t* weights, size_t size,
-    uint8_t* to) {
+    const std::vector<const uint8_t*>& rows, const AxisWeights& down,
+    const AxisWeights::Window& window, size_t size, uint8_t* to) {
   const __m128i zero = _mm_setzero_si128();
+  const auto* weights = down.pairs.data() + window.at / 2;
   for (size_t at = 0; at < size; at += kStep) {
     PairSum first;
     PairSum second;
@@ -105,8 +108,8 @@ void add_rows(
         return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + at));
       };
       const __m128i pairs = _mm_unpacklo_epi8(load(rows[i]), load(rows[i + 1]));
-      first.add(_mm_unpacklo_epi8(pairs, zero), weights + i);
-      second.add(_mm_unpackhi_epi8(pairs, zero), weights + i);
+      first.add(_mm_unpacklo_epi8(pairs, zero), weights[i / 2]);
+      second.add(_mm_unpackhi_epi8(pairs, zero), weights[i / 2]);
     }
     const __m128i words = _mm_packs_epi32(first.rounded(), second.rounded());
     _mm_storel_epi64(
@@ -131,8 +134,9 @@ void resize_rgb(const uint8_t* row, const AxisWeights& across, uint8_t* to) {
 }
 
 void add_rows(
-    const std::vector<const uint8_t*>& rows, const int32_t* weights, size_t size,
-    uint8_t* to) {
+    const std::vector<const uint8_t*>& rows, const AxisWeights& down,
+    const AxisWeights::Window& window, size_t size, uint8_t* to) {
+  const int32_t* weights = down.weights.data() + window.at;
   for (size_t at = 0; at < size; ++at) {
     int32_t sum = kHalf;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -190,6 +194,14 @@ AxisWeights::AxisWeights(int64_t from, int64_t resized, int64_t begin, int64_t c
     longest = std::max(longest, window.count);
     windows.push_back(window);
   }
+  for (size_t i = 0; i < weights.size(); i += 2) {
+    Pair& pair = pairs.emplace_back();
+    for (size_t at = 0; at < std::size(pair.high); ++at) {
+      const int32_t weight = weights[i + at % 2];
+      pair.high[at] = static_cast<int16_t>(weight >> kLowBits);
+      pair.low[at] = static_cast<int16_t>(weight & ((1 << kLowBits) - 1));
+    }
+  }
 }
 
 RowResizer::RowResizer(
@@ -236,13 +248,16 @@ void RowResizer::write_row(int64_t row) {
     // Its weight is zero.
     rows_.push_back(rows_.back());
   }
-  add_rows(rows_, down_.weights.data() + window.at, row_bytes_, result_.data());
+  add_rows(rows_, down_, window, row_bytes_, result_.data());
   const int64_t plane = size_.height * size_.width;
-  for (int64_t channel = 0; channel < channels_; ++channel) {
-    uint8_t* const to = planes_ + channel * plane + row * size_.width;
+  // Copies of members, because a byte that is written could belong to a member.
+  const int64_t width = size_.width;
+  const int64_t channels = channels_;
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    uint8_t* const to = planes_ + channel * plane + row * width;
     const uint8_t* const from = result_.data() + channel;
-    for (int64_t at = 0; at < size_.width; ++at) {
-      to[at] = from[at * channels_];
+    for (int64_t at = 0; at < width; ++at) {
+      to[at] = from[at * channels];
     }
   }
 }

@@ -42,11 +42,19 @@ struct AxisWeights {
     // Index of the first weight in `weights`.
     size_t at = 0;
   };
+  // Upper and lower bits of two weights w0 and w1, as vectors w0, w1, w0, w1, ... for
+  // products of 16-bit numbers.
+  struct Pair {
+    int16_t high[8];
+    int16_t low[8];
+  };
   static constexpr int kWeightBits = 22;
 
   std::vector<Window> windows;
   // The weights of a window are padded with a zero to an even number.
   std::vector<int32_t> weights;
+  // The weights 2 i and 2 i + 1.
+  std::vector<Pair> pairs;
   // Largest number of source pixels of a window.
   int64_t longest = 0;
 };
