@@ -1,9 +1,10 @@
 """Compares tandem's decoding and resizing of JPEG files with Pillow and torchvision.
 
-  images.py make FOLDER [COUNT]     writes COUNT JPEG files (default 20,000) of 500 x 375
-                                    pixels to FOLDER/class-0 to FOLDER/class-9
-  images.py compare FOLDER PROGRAM  prints images per second of CPU time on one core;
-                                    PROGRAM is build/release/bin/bench_image_folder
+  images.py make FOLDER [COUNT [WIDTH]]  writes COUNT JPEG files (default 20,000) to
+                                         FOLDER/class-0 to FOLDER/class-9; the width is
+                                         500 pixels by default, the height 3/4 of it
+  images.py compare FOLDER PROGRAM       prints images per second of CPU time on one core;
+                                         PROGRAM is build/release/bin/bench_image_folder
 
 Each image is resized, so that its shorter side has 224 or 112 pixels, and its center is
 cropped. The peers run in turn with tandem, on the same files; medians of 7 rounds. Needs
@@ -21,7 +22,7 @@ from PIL import Image
 ROUNDS, FILES, DISTINCT = 7, 200, 500
 
 
-def make(folder, count):
+def make(folder, count, width):
     """Writes pictures of smooth noise and texture. Every DISTINCT files are equal."""
     random = numpy.random.default_rng(1)
     written = []
@@ -29,11 +30,12 @@ def make(folder, count):
         path = f"{folder}/class-{i % 10}"
         os.makedirs(path, exist_ok=True)
         if i < DISTINCT:
-            picture = numpy.zeros((375, 500, 3))
+            height = width * 3 // 4
+            picture = numpy.zeros((height, width, 3))
             for rows, scale in ((4, 110), (16, 50), (64, 25), (375, 9)):
                 noise = random.normal(size=(rows, rows * 4 // 3, 3)) * 64 + 128
                 noise = Image.fromarray(noise.clip(0, 255).astype(numpy.uint8))
-                noise = numpy.asarray(noise.resize((500, 375), Image.BICUBIC), float)
+                noise = numpy.asarray(noise.resize((width, height), Image.BICUBIC), float)
                 picture += (noise - 128) / 64 * scale
             image = Image.fromarray((picture + 128).clip(0, 255).astype(numpy.uint8))
             image.save(f"{path}/{i}.jpg", quality=90)
@@ -101,7 +103,8 @@ def compare(folder, program):
 
 if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1] == "make":
-        make(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 20_000)
+        count, width = [int(text) for text in sys.argv[3:]] + [20_000, 500][len(sys.argv) - 3:]
+        make(sys.argv[2], count, width)
     elif len(sys.argv) == 4 and sys.argv[1] == "compare":
         compare(sys.argv[2], sys.argv[3])
     else:

@@ -29,6 +29,10 @@ bool is_damage(int warning) {
   }
 }
 
+// libjpeg-turbo writes past the CPU's caches into an aligned row. Reading the row would
+// then take as long as decoding it.
+constexpr size_t kOffset = 1;
+
 // An error in libjpeg returns to the last call of setjmp(), in a function of this class
 // that then throws. These functions have no variables with destructors.
 class JpegReader : public ImageReader {
@@ -62,8 +66,9 @@ class JpegReader : public ImageReader {
     jpeg_.scale_denom = denominator(needed);
     jpeg_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_start_decompress(&jpeg_);
-    row_.resize(
-        size_t{jpeg_.output_width} * static_cast<size_t>(channels_) + kRowPadding);
+    buffer_.resize(
+        kOffset + size_t{jpeg_.output_width} * static_cast<size_t>(channels_) +
+        kRowPadding);
     return {jpeg_.output_height, jpeg_.output_width};
   }
 
@@ -71,9 +76,9 @@ class JpegReader : public ImageReader {
     if (setjmp(jump_) != 0) {
       fail();
     }
-    JSAMPROW row = row_.data();
+    JSAMPROW row = buffer_.data() + kOffset;
     jpeg_read_scanlines(&jpeg_, &row, 1);
-    return row_.data();
+    return buffer_.data() + kOffset;
   }
 
   void finish() override {
@@ -135,7 +140,8 @@ class JpegReader : public ImageReader {
   jpeg_decompress_struct jpeg_{};
   jpeg_error_mgr errors_{};
   std::jmp_buf jump_{};
-  std::vector<uint8_t> row_;
+  // One row, after kOffset bytes.
+  std::vector<uint8_t> buffer_;
 };
 
 }  // namespace

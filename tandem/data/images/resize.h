@@ -42,11 +42,19 @@ struct AxisWeights {
     // Index of the first weight in `weights`.
     size_t at = 0;
   };
+  // Upper and lower bits of two weights w0 and w1, as vectors w0, w1, w0, w1, ... for
+  // products of 16-bit numbers.
+  struct Pair {
+    int16_t high[8];
+    int16_t low[8];
+  };
   static constexpr int kWeightBits = 22;
 
   std::vector<Window> windows;
   // The weights of a window are padded with a zero to an even number.
   std::vector<int32_t> weights;
+  // The weights 2 i and 2 i + 1.
+  std::vector<Pair> pairs;
   // Largest number of source pixels of a window.
   int64_t longest = 0;
 };
@@ -75,9 +83,12 @@ class RowResizer {
   uint8_t* const planes_;
   const AxisWeights across_;
   const AxisWeights down_;
+  const size_t row_bytes_;
   // Horizontally resized rows; row r is at r % down_.longest.
   std::vector<uint8_t> buffer_;
-  std::vector<int32_t> sums_;
+  // The rows of a window, and their weighted sum.
+  std::vector<const uint8_t*> rows_;
+  std::vector<uint8_t> result_;
   // Number of the row that arrives next, and of the row that is written next.
   int64_t next_in_ = 0;
   int64_t next_out_ = 0;
