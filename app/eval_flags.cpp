@@ -16,6 +16,12 @@ void add_options(CLI::App& app, EvalOptions& options, const char* data) {
       ->required();
   add_network_file(app, options.network);
   app.add_option("--data", options.data, data);
+  app.add_option_function<std::string>(
+      "--split",
+      [&options](const std::string& name) {
+        options.part = parse_choice<DataPart>("--split", name);
+      },
+      "part of the data set: " + join(choice_names<DataPart>()) + " (default: test)");
   app.add_option(
          "--limit", options.limit,
          "number of samples to use, from the first on; 0: all")
@@ -31,8 +37,7 @@ void add_options(CLI::App& app, EvalOptions& options, const char* data) {
 }  // namespace
 
 EvalOptions parse_eval(const Arguments& arguments) {
-  CLI::App app(
-      "Evaluates a checkpoint on the test samples of a data set.", "tandem eval");
+  CLI::App app("Evaluates a checkpoint on samples of a data set.", "tandem eval");
   EvalOptions options;
   add_options(
       app, options, "name or folder of a data set (default: that of the training)");
@@ -50,13 +55,6 @@ PredictOptions parse_predict(const Arguments& arguments) {
       app, options,
       "name or folder of a data set, or an IDX file of images without labels (default: "
       "the data set of the training)");
-  app.add_option_function<std::string>(
-         "--split",
-         [&options](const std::string& part) {
-           options.training_part = part == "train";
-         },
-         "part of the data set: test or train (default: test)")
-      ->check(CLI::IsMember({"test", "train"}));
   app.add_option("--out", options.out, "CSV file to write")->required();
   parse(app, arguments);
   return options;

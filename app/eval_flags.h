@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "tandem/config/run_config.h"
+#include "tandem/data/dataset.h"
 
 namespace tandem::app {
 
@@ -15,6 +16,7 @@ struct EvalOptions {
   std::string network;
   // Name or folder of a data set; "" for the data set of the training.
   std::string data;
+  DataPart part = DataPart::test;
   int64_t limit = 0;
   int64_t batch_size = 1000;
   // True: moving averages instead of the weights.
@@ -26,8 +28,6 @@ struct EvalOptions {
 /// Options of `tandem predict`.
 struct PredictOptions : EvalOptions {
   std::string out;
-  // True: the training part of the data set; false: its test part.
-  bool training_part = false;
 };
 
 /// Parses the arguments of `tandem eval`. Both programs call it: `tandem` checks that

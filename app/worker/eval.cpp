@@ -35,7 +35,7 @@ int work_eval(const Arguments& arguments) {
 int work_predict(const Arguments& arguments) {
   const PredictOptions options = parse_predict(arguments);
   CheckpointEvaluation evaluation = evaluation_of(options);
-  evaluation.training_part = options.training_part;
+  evaluation.part = options.part;
   const auto count =
       write_predictions(options.out, options.checkpoint, std::move(evaluation));
   fmt::print("wrote {} predictions to {}\n", count, options.out);

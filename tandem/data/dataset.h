@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/options/setting.h"
 #include "tandem/data/samples.h"
 
 namespace tandem {
@@ -93,7 +94,14 @@ struct Dataset {
 };
 
 /// A part of a data set.
-enum class DataPart { train, test, validation };
+enum class DataPart { test, train, validation };
+template <>
+struct Choices<DataPart> {
+  static constexpr Choice<DataPart> rows[] = {
+      {DataPart::test, "test"},
+      {DataPart::train, "train"},
+      {DataPart::validation, "validation"}};
+};
 
 /// Parts of a data set.
 struct DatasetSplits {

@@ -15,6 +15,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
+#include "tandem/data/load_dataset.h"
 #include "tandem/data/normalization.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/update/arena_update.h"
