@@ -250,7 +250,7 @@ pid_t find_child() {
 TEST_F(ReadImageFolder, SurvivesTheEndOfADecoder) {
   // Decoding takes long enough to find the process.
   const auto path = make_class("cat") + "large.png";
-  write_png(path, draw_picture(3'000, 3'000, 3));
+  write_png(path, {3'000, 3'000, 3, std::vector<uint8_t>(27'000'000, 7)});
   std::thread killer([] {
     pid_t child = 0;
     while (child == 0) {

@@ -132,9 +132,11 @@ class Lister {
     });
     const auto label = static_cast<int64_t>(listing.class_names.size());
     listing.class_names.push_back(name);
-    for (const auto& entry : entries) {
+    for (auto& entry : entries) {
+      entry.folder += '/';
+      entry.folder += entry.name;
       listing.files.push_back(
-          {entry.folder + "/" + entry.name, label, entry.bytes, entry.changed});
+          {std::move(entry.folder), label, entry.bytes, entry.changed});
     }
   }
 

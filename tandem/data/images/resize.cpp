@@ -25,6 +25,10 @@ int64_t crop_begin(int64_t removed) {
   return half + (removed % 2) * (half % 2);
 }
 
+int64_t round_half_up(double value) {
+  return static_cast<int64_t>(std::floor(value + 0.5));
+}
+
 uint8_t to_byte(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
 }
@@ -170,9 +174,8 @@ AxisWeights::AxisWeights(int64_t from, int64_t resized, int64_t begin, int64_t c
   for (int64_t pixel = begin; pixel < begin + count; ++pixel) {
     const double center = (static_cast<double>(pixel) + 0.5) * scale;
     Window window;
-    window.first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-    window.count =
-        std::min(static_cast<int64_t>(center + support + 0.5), from) - window.first;
+    window.first = std::max<int64_t>(round_half_up(center - support), 0);
+    window.count = std::min(round_half_up(center + support), from) - window.first;
     window.at = weights.size();
     values.clear();
     double sum = 0;
@@ -184,7 +187,8 @@ AxisWeights::AxisWeights(int64_t from, int64_t resized, int64_t begin, int64_t c
     }
     for (double value : values) {
       value /= sum;
-      weights.push_back(static_cast<int32_t>(0.5 + value * (1 << kWeightBits)));
+      weights.push_back(
+          static_cast<int32_t>(round_half_up(value * (1 << kWeightBits))));
     }
     while (window.count > 1 && weights.back() == 0) {
       weights.pop_back();
