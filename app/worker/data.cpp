@@ -22,7 +22,16 @@ namespace {
 std::string sizes_text(const Samples& samples, int64_t count) {
   std::vector<int64_t> sizes = {count};
   sizes.insert(sizes.end(), samples.shape.begin(), samples.shape.end());
-  return fmt::format("[{}] {}", fmt::join(sizes, ", "), name_of(samples.type));
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
+}
+
+// The tensors of a batch (data/loader.h).
+void print_batch(const Dataset& data) {
+  const int64_t count = std::min(data.size, TrainingOptions().batch_size);
+  fmt::print(
+      "  batch: inputs {} {}, targets {} {}\n", sizes_text(data.inputs, count),
+      data.has_indices() ? "int64" : "float32", sizes_text(data.targets, count),
+      data.has_classes() ? "int64" : "float32");
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {
@@ -62,14 +71,16 @@ void print_classes(const Dataset& data) {
 
 void describe(const char* part, const Dataset& data) {
   fmt::print(
-      "{}: {} samples, inputs {}{}, targets {}", part, data.size,
-      sizes_text(data.inputs, data.size), data.has_indices() ? " (indices)" : "",
-      sizes_text(data.targets, data.size));
+      "{}: {} samples of {}, {}", part, data.size, shape_text(data.inputs.shape),
+      name_of(data.inputs.type));
   if (data.has_classes()) {
-    fmt::print(", {} classes\n", data.num_classes);
-    print_classes(data);
+    fmt::print("; {} classes\n", data.num_classes);
   } else {
-    fmt::print(", values\n");
+    fmt::print("; {} values\n", data.num_classes);
+  }
+  print_batch(data);
+  if (data.has_classes()) {
+    print_classes(data);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 // Largest number of sizes of a sample.
 constexpr size_t kMostSizes = 16;
 
-void write(const Samples& samples, std::ostream& out) {
+void put(const Samples& samples, std::ostream& out) {
   out << static_cast<int>(samples.type) << ' ' << samples.shape.size();
   for (const int64_t size : samples.shape) {
     out << ' ' << size;
@@ -36,7 +36,7 @@ bool fits(const Samples& samples, int64_t count, size_t most) {
   return multiply(bytes, count, most);
 }
 
-void write(const std::vector<double>& numbers, std::ostream& out) {
+void put(const std::vector<double>& numbers, std::ostream& out) {
   out << numbers.size() << std::hexfloat;
   for (const double number : numbers) {
     out << ' ' << number;
@@ -44,7 +44,7 @@ void write(const std::vector<double>& numbers, std::ostream& out) {
   out << std::defaultfloat << '\n';
 }
 
-bool read(std::istream& in, std::vector<double>& numbers, size_t most) {
+bool take(std::istream& in, std::vector<double>& numbers, size_t most) {
   size_t count = 0;
   in >> count;
   for (size_t i = 0; in && i < count && count <= most; ++i) {
@@ -56,7 +56,7 @@ bool read(std::istream& in, std::vector<double>& numbers, size_t most) {
   return in && count <= most;
 }
 
-bool read(std::istream& in, Samples& samples) {
+bool take(std::istream& in, Samples& samples) {
   int type = 0;
   size_t num_sizes = 0;
   in >> type >> num_sizes;
@@ -81,10 +81,10 @@ std::string describe(const Dataset& data) {
       << data.size << ' ' << data.num_classes << ' ' << data.tokens << ' '
       << data.is_sequence << ' ' << data.is_loadable << ' ' << data.class_names.size()
       << '\n';
-  write(data.inputs, out);
-  write(data.targets, out);
-  write(data.mean, out);
-  write(data.std, out);
+  put(data.inputs, out);
+  put(data.targets, out);
+  put(data.mean, out);
+  put(data.std, out);
   for (const auto& name : data.class_names) {
     out << name << '\n';
   }
@@ -97,8 +97,8 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   size_t num_names = 0;
   in >> data.hashes.inputs >> data.hashes.targets >> data.size >> data.num_classes >>
       data.tokens >> data.is_sequence >> data.is_loadable >> num_names;
-  if (!read(in, data.inputs) || !read(in, data.targets) || !read(in, data.mean, most) ||
-      !read(in, data.std, most) || num_names > most ||
+  if (!take(in, data.inputs) || !take(in, data.targets) || !take(in, data.mean, most) ||
+      !take(in, data.std, most) || num_names > most ||
       !fits(data.inputs, data.size, most) || !fits(data.targets, data.size, most)) {
     return std::nullopt;
   }

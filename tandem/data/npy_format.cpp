@@ -63,7 +63,7 @@ constexpr NpyKind kNpyKinds[] = {
 };
 
 // Returns a shape as Python prints it, such as "(3,)".
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string numpy_shape(const std::vector<int64_t>& shape) {
   std::vector<std::string> dims;
   for (const int64_t dim : shape) {
     dims.push_back(std::to_string(dim));
@@ -287,12 +287,12 @@ size_t count_elements(const std::vector<int64_t>& shape, const std::string& labe
   for (const int64_t dim : shape) {
     if (dim == 0) {
       fail_npy(
-          label, "has no elements: its shape is " + shape_text(shape) +
+          label, "has no elements: its shape is " + numpy_shape(shape) +
                      ", expected dimensions of 1 or more; save an array with elements");
     }
     if (__builtin_mul_overflow(bytes, dim, &bytes)) {
       fail_npy(
-          label, "has shape " + shape_text(shape) +
+          label, "has shape " + numpy_shape(shape) +
                      " in its header, expected less than 2^60 elements" +
                      kSaveNpyAgain);
     }
@@ -321,7 +321,7 @@ NpyHeader read_npy_header(
   if (file_bytes != wanted) {
     fail_npy(
         label, "has " + std::to_string(file_bytes) + " bytes, expected " +
-                   std::to_string(wanted) + " for shape " + shape_text(header.shape) +
+                   std::to_string(wanted) + " for shape " + numpy_shape(header.shape) +
                    " of dtype '" + std::string(header.kind->code) + "' in its header" +
                    kSaveNpyAgain);
   }
@@ -358,7 +358,8 @@ std::string npy_header(ElementType type, const std::vector<int64_t>& shape) {
       [type](const NpyKind& row) { return row.type == type; });
   std::string text = std::string("{'descr': '") + (kind->bytes == 1 ? '|' : '<') +
                      std::string(kind->code) +
-                     "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+                     "', 'fortran_order': False, 'shape': " + numpy_shape(shape) +
+                     ", }";
   const std::string version("\1\0", 2);
   const size_t prefix = kNpyMagic.size() + version.size() + sizeof(uint16_t);
   text.resize(

@@ -87,7 +87,7 @@ void write_as_png(const std::string& folder, const Part& part) {
   }
 }
 
-void write(const std::string& folder, const Part& part, DigitsFormat format) {
+void write_part(const std::string& folder, const Part& part, DigitsFormat format) {
   switch (format) {
     case DigitsFormat::idx:
       return write_as_idx(folder, part);
@@ -129,7 +129,7 @@ void write_digits(
   try {
     make_directories(temporary);
     for (const auto& part : parts) {
-      write(temporary, part, format);
+      write_part(temporary, part, format);
     }
     move_entries(temporary, folder);
   } catch (...) {

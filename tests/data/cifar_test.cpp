@@ -47,7 +47,8 @@ TEST(Cifar, RecordsComeInTheOrderOfTheFiles) {
   write_folder(scratch / "data");
   // A folder of these files is recognized without a name.
   const DatasetSplits splits = load_dataset(scratch / "data");
-  const auto& [train, test] = splits;
+  const Dataset& train = splits.train;
+  const Dataset& test = splits.test;
   EXPECT_EQ(train.size, 6);
   EXPECT_EQ(test.size, 2);
   EXPECT_THAT(train.targets.bytes, ElementsAre(0, 1, 2, 3, 4, 5));

@@ -51,7 +51,7 @@ TEST(Dataset, FolderOfIdxFilesIsLoaded) {
   const DatasetSplits splits = load_dataset(scratch / "data");
   EXPECT_EQ(splits.train.size, 4);
   EXPECT_THAT(splits.train.inputs.shape, ElementsAre(1, 2, 5));
-  EXPECT_EQ(splits.train.image_bytes(), 10);
+  EXPECT_EQ(splits.train.inputs.sample_bytes(), 10);
   EXPECT_EQ(splits.train.inputs.bytes, std::vector<uint8_t>(40, 7));
   EXPECT_THAT(splits.train.targets.bytes, ElementsAre(0, 3, 1, 5));
   EXPECT_EQ(splits.test.size, 3);

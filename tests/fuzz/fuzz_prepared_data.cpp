@@ -60,11 +60,12 @@ void look_at(const Dataset& split, size_t& offset, size_t end) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = offer({reinterpret_cast<const char*>(data), size});
   fuzz::accepts([&] {
-    const auto splits = load_prepared_dataset(kName);
+    const auto splits = load_prepared_dataset(DataRequest(kName));
     // After the header, which has at least one page.
     size_t offset = kPageBytes;
     look_at(splits.train, offset, end);
     look_at(splits.test, offset, end);
+    look_at(splits.validation, offset, end);
   });
   return 0;
 }

@@ -106,21 +106,21 @@ TEST(RecipesCommand, ListsNameTutorialAndDescriptionOfEachRecipe) {
 }
 
 // The sample and the batch of tutorial 003.
-TEST(DataCheck, PrintsTheShapesOfASampleAndABatch) {
+TEST(DataInfo, PrintsTheShapesOfASampleAndABatch) {
   const Scratch scratch;
   ASSERT_TRUE(tandem_run({"data", "make", "digits", "--out", scratch / "digits",
                           "--train", "100", "--test", "20"})
                   .status.ok());
-  const auto result = tandem_run({"data", "check", scratch / "digits"});
+  const auto result = tandem_run({"data", "info", scratch / "digits"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("train: 100 samples of [1, 28, 28], uint8; 10 classes, mean "),
-          HasSubstr("\n  sample 0: [1, 28, 28], label "),
-          HasSubstr("\n  batch: [64, 1, 28, 28], labels [64]\n"),
-          HasSubstr("\ntest: 20 samples of [1, 28, 28], uint8; 10 classes, mean "),
-          HasSubstr("\n  batch: [20, 1, 28, 28], labels [20]\n")));
+          HasSubstr("train: 100 samples of 1x28x28, uint8; 10 classes\n"),
+          HasSubstr("\n  batch: inputs [64, 1, 28, 28] float32, targets [64] int64\n"),
+          HasSubstr("\ntest: 20 samples of 1x28x28, uint8; 10 classes\n"),
+          HasSubstr("\n  batch: inputs [20, 1, 28, 28] float32, targets [20] int64\n"),
+          HasSubstr("\n--mean 0.")));
 }
 
 TEST(Program, LinksNoLibTorchAndNoLibraryOfFetch) {

@@ -9,7 +9,7 @@ namespace fs = std::filesystem;
 const std::string kImages = "data/train-images-idx3-ubyte";
 const std::string kLabels = "data/train-labels-idx1-ubyte";
 
-const Arguments kCheck = {"data", "check", "@/data"};
+const Arguments kCheck = {"data", "info", "@/data"};
 const Arguments kMake = {"data", "make",   "digits", "--train",
                          "64",   "--test", "64",     "--out"};
 

@@ -208,10 +208,10 @@ TEST_F(FetchArchive, CifarIsFetchedAndUnpackedForTraining) {
   EXPECT_THAT(fetch("cifar-10").output, HasSubstr("already"));
   EXPECT_EQ(server.requests().size(), 1u);
   EXPECT_THAT(
-      run({"data", "check", "cifar-10"}).output,
+      run({"data", "info", "cifar-10"}).output,
       AllOf(
-          HasSubstr("train: 100 samples of [3, 32, 32]"),
-          HasSubstr("test: 20 samples of [3, 32, 32]")));
+          HasSubstr("train: 100 samples of 3x32x32"),
+          HasSubstr("test: 20 samples of 3x32x32")));
 
   // A changed file is extracted from the archive again, and no other file.
   replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");
