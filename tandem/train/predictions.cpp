@@ -1,14 +1,15 @@
 #include "tandem/train/predictions.h"
 
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/softmax.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tandem/core/parallel.h"
 
 namespace tandem {
 
@@ -26,71 +27,122 @@ std::string field_of(const std::string& text) {
   return field + "\"";
 }
 
+// Largest number of characters that std::to_chars() writes for a number.
+constexpr size_t kMostDigits = 24;
+
 template <typename Number>
-void append_number(std::string& text, Number number) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
-  text.append(digits, end);
+char* put_number(char* end, Number number) {
+  return std::to_chars(end, end + kMostDigits, number).ptr;
 }
 
-// Formats batches as rows.
+char* put_name(char* end, const std::string& name) {
+  *end = ',';
+  return std::copy(name.begin(), name.end(), end + 1);
+}
+
+// Writes batches as rows.
 class PredictionRows {
  public:
   explicit PredictionRows(bool labelled) : labelled_(labelled) {}
 
-  // Returns the rows of a batch, after the header if it is the first batch.
-  const std::string& of(const EvaluatedBatch& evaluated) {
-    const auto output = evaluated.output.reshape({evaluated.batch.count(), -1}).cpu();
-    const auto probabilities = output.softmax(1).contiguous();
-    const auto predictions = output.argmax(1);
-    rows_.clear();
+  // Writes the rows of a batch to a file, after the header if it is the first batch.
+  // Threads of this rank format the rows, because this takes as long as the evaluation
+  // of a small network.
+  void write(const EvaluatedBatch& evaluated, int fd, const std::string& path) {
+    const int64_t count = evaluated.batch.count();
+    const auto outputs = evaluated.output.reshape({count, -1}).cpu().contiguous();
+    const Columns columns = {
+        evaluated.batch.samples, evaluated.batch.targets.cpu(), outputs,
+        outputs.softmax(1)};
     if (names_.empty()) {
-      begin(evaluated.data.class_names, output.size(1));
+      begin(evaluated.data.class_names, outputs.size(1), fd, path);
     }
-    const auto* samples = evaluated.batch.samples.data_ptr<int64_t>();
-    const auto* prediction = predictions.data_ptr<int64_t>();
-    const auto* row = probabilities.data_ptr<float>();
-    for (int64_t i = 0; i < output.size(0); ++i, row += output.size(1)) {
-      append_number(rows_, samples[i]);
-      if (labelled_) {
-        add_name(evaluated.data.labels[static_cast<size_t>(samples[i])]);
+    const int64_t num_parts = (count + kRowsInPart - 1) / kRowsInPart;
+    parts_.resize(static_cast<size_t>(num_parts));
+    parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        format(
+            columns, i * kRowsInPart, std::min(count, (i + 1) * kRowsInPart),
+            parts_[static_cast<size_t>(i)]);
       }
-      add_name(prediction[i]);
-      for (int64_t j = 0; j < output.size(1); ++j) {
-        rows_ += ',';
-        append_number(rows_, row[j]);
-      }
-      rows_ += '\n';
+    });
+    for (const auto& part : parts_) {
+      write_all(fd, part.text.data(), part.size, path);
     }
-    return rows_;
   }
 
  private:
+  static constexpr int64_t kRowsInPart = 128;
+
+  // Values of a batch, in main memory.
+  struct Columns {
+    // int64.
+    at::Tensor samples;
+    at::Tensor labels;
+    // Samples x outputs, float32.
+    at::Tensor outputs;
+    at::Tensor probabilities;
+  };
+
+  // Rows as text: the first `size` characters.
+  struct Part {
+    std::string text;
+    size_t size = 0;
+  };
+
   // Writes the header. Outputs without a class have their number as name.
-  void begin(std::vector<std::string> names, int64_t num_outputs) {
-    rows_ = labelled_ ? "index,label,prediction" : "index,prediction";
+  void begin(
+      std::vector<std::string> names, int64_t num_outputs, int fd,
+      const std::string& path) {
+    std::string header = labelled_ ? "index,label,prediction" : "index,prediction";
     for (int64_t i = 0; i < num_outputs; ++i) {
       if (i >= static_cast<int64_t>(names.size())) {
         names.push_back(std::to_string(i));
       }
-      const auto& name = names[static_cast<size_t>(i)];
-      rows_ += "," + field_of("p_" + name);
+      header += "," + field_of("p_" + names[static_cast<size_t>(i)]);
     }
-    rows_ += '\n';
+    header += '\n';
+    write_all(fd, header.data(), header.size(), path);
     for (const auto& name : names) {
       names_.push_back(field_of(name));
+      longest_name_ = std::max(longest_name_, names_.back().size());
     }
   }
 
-  void add_name(int64_t index) {
-    rows_ += ',';
-    rows_ += names_[static_cast<size_t>(index)];
+  // Formats the rows of the samples [first, last) of a batch.
+  void format(const Columns& columns, int64_t first, int64_t last, Part& part) const {
+    const int64_t num_outputs = columns.probabilities.size(1);
+    // A number, two names, the probabilities, and the end of the line.
+    const size_t row_size = kMostDigits + 2 * (longest_name_ + 1) +
+                            static_cast<size_t>(num_outputs) * (kMostDigits + 1) + 1;
+    part.text.resize(
+        std::max(part.text.size(), static_cast<size_t>(last - first) * row_size));
+    char* end = part.text.data();
+    const auto* sample = columns.samples.data_ptr<int64_t>();
+    const auto* label = columns.labels.data_ptr<int64_t>();
+    const auto* output = columns.outputs.data_ptr<float>() + first * num_outputs;
+    const auto* row = columns.probabilities.data_ptr<float>() + first * num_outputs;
+    for (int64_t i = first; i < last; ++i, output += num_outputs, row += num_outputs) {
+      end = put_number(end, sample[i]);
+      if (labelled_) {
+        end = put_name(end, names_[static_cast<size_t>(label[i])]);
+      }
+      const auto prediction = std::max_element(output, output + num_outputs) - output;
+      end = put_name(end, names_[static_cast<size_t>(prediction)]);
+      for (int64_t j = 0; j < num_outputs; ++j) {
+        *end++ = ',';
+        end = put_number(end, row[j]);
+      }
+      *end++ = '\n';
+    }
+    part.size = static_cast<size_t>(end - part.text.data());
   }
 
   bool labelled_;
   // Fields of the classes and of outputs without a class.
   std::vector<std::string> names_;
-  std::string rows_;
+  size_t longest_name_ = 0;
+  std::vector<Part> parts_;
 };
 
 // Loads images without labels, if the options name a file of images. Returns whether
@@ -118,8 +170,7 @@ int64_t write_predictions(
   int64_t count = 0;
   replace_file(path, [&](int fd) {
     options.after_batch = [&](const EvaluatedBatch& evaluated) {
-      const std::string& text = rows.of(evaluated);
-      write_all(fd, text.data(), text.size(), path);
+      rows.write(evaluated, fd, path);
       count += evaluated.batch.count();
     };
     static_cast<void>(evaluate_checkpoint(checkpoint, options, std::move(model)));
