@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/core/parallel.h"
 
@@ -151,6 +152,11 @@ class PredictionRows {
 bool settle_labels(CheckpointEvaluation& options) {
   std::error_code ignored;
   if (!options.dataset && std::filesystem::is_regular_file(options.data, ignored)) {
+    if (options.training_part) {
+      throw ConfigError(
+          "[predict] --split is train, but '" + options.data +
+          "' is a file of images, which has no parts; leave out --split");
+    }
     options.dataset = load_images(options.data);
   }
   if (!options.dataset || !options.dataset->labels.empty()) {

@@ -152,6 +152,10 @@ TEST_F(Predictions, LeaveNoFileAfterAnError) {
   EXPECT_THAT(
       error_of<DataError>([&] { write_predictions(out_, run_, options); }),
       HasSubstr(options.data));
+  options.training_part = true;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { write_predictions(out_, run_, options); }),
+      AllOf(HasSubstr("--split is train"), HasSubstr("leave out --split")));
   options.data.clear();
   EXPECT_THAT(
       error_of<DataError>(
