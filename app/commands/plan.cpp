@@ -20,7 +20,8 @@ constexpr double kBytesPerGigabit = 1e9 / 8;
 constexpr double kUnset = -1;
 
 // Settings that are passed to `bench step`, in addition to the batch size.
-const char* const kMeasured[] = {"model", "data", "executor", "precision", "optimizer"};
+const char* const kMeasured[] = {"model",     "data",      "executor",
+                                 "precision", "optimizer", "freeze"};
 
 // Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
@@ -183,8 +184,8 @@ void check_flags(const PlanFlags& flags) {
   }
   if (!flags.measure && !flags.measured.empty()) {
     throw ConfigError(
-        "[plan] --model, --data, --executor, --precision and --optimizer are for "
-        "--measure; add --measure, or leave them out");
+        "[plan] --model, --data, --executor, --precision, --optimizer and --freeze are "
+        "for --measure; add --measure, or leave them out");
   }
 }
 

@@ -1,7 +1,8 @@
 // The MPI program by_hand.cpp with tandem, which averages the gradients while backward
-// runs.
+// runs. With an argument, sums have the order of MPI.
 //
 //   mpirun -np 2 ./mpi_loop
+//   mpirun -np 3 ./mpi_loop mpi-order
 
 #include <mpi.h>
 #include <tandem/comm/join/join_mpi.h>
@@ -10,6 +11,8 @@
 #include <torch/optim.h>
 
 #include <cstdio>
+
+#include "mpi_order.h"
 
 int main(int argc, char** argv) {
   int provided = 0;
@@ -24,7 +27,8 @@ int main(int argc, char** argv) {
       torch::nn::Linear(256, 512), torch::nn::ReLU(), torch::nn::Linear(512, 512),
       torch::nn::ReLU(), torch::nn::Linear(512, 10));
   auto run = tandem::join_run(MPI_COMM_WORLD);
-  tandem::DistributedDataParallel ddp(*net, *run.comm);
+  auto options = argc > 1 ? in_mpi_order() : tandem::DistributedDataParallelOptions();
+  tandem::DistributedDataParallel ddp(*net, *run.comm, options);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
   torch::manual_seed(100 + rank);  // Each rank has its own data.
 

@@ -421,16 +421,13 @@ SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {
   const auto inside = model_file(path);
   return weights == CheckpointWeights::ema
              ? averaged_model(inside)
-             : parse_whole_model(read_file(inside), inside);
+             : parse_model_file(read_file(inside), inside);
 }
 
 std::map<std::string, std::string> load_model_state(
     const std::string& path, const std::vector<NamedTensor>* tensors,
     CheckpointWeights weights) {
-  const auto inside = model_file(path);
-  const auto file = weights == CheckpointWeights::ema
-                        ? averaged_model(inside)
-                        : parse_model_file(read_file(inside), inside);
+  const auto file = read_model(path, weights);
   if (tensors != nullptr) {
     check_fits("checkpoint", path, file.tensors, *tensors, Fit::complete);
     copy_values(file.tensors, *tensors);

@@ -119,11 +119,12 @@ void load_checkpoint(
 /// (optim/ema.h). Buffers are always those of the model.
 enum class CheckpointWeights { own, ema };
 
-/// Reads the model in model_file(path), of any format version: its tensors, and its
-/// description (CheckpointContent::description) as metadata.
+/// Reads the model in model_file(path): its tensors, and its description
+/// (CheckpointContent::description) as metadata.
 ///
-/// Throws DataError if a file is damaged, and ConfigError if the checkpoint has no
-/// moving averages. The averages of a checkpoint before the first step are the weights.
+/// Throws DataError if a file is damaged or has another format, and ConfigError if the
+/// checkpoint has no moving averages. The averages of a checkpoint before the first
+/// step are the weights.
 [[nodiscard]] SafetensorsFile read_model(
     const std::string& path, CheckpointWeights weights);
 

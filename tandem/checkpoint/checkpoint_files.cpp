@@ -90,12 +90,6 @@ CheckpointFiles parse_checkpoint_files(
 }
 
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path) {
-  auto file = parse_whole_model(bytes, path);
-  check_format(file, path);
-  return file;
-}
-
-SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& path) {
   auto file = parse_safetensors(bytes, path);
   if (!has_hash(file) && !is_of_checkpoint(file)) {
     throw DataError(
@@ -104,6 +98,7 @@ SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& p
         "--init, and add --epochs 0 --out RUN to make a checkpoint of them");
   }
   stored_hash(file, path);
+  check_format(file, path);
   return file;
 }
 

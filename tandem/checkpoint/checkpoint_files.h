@@ -46,9 +46,6 @@ CheckpointFiles parse_checkpoint_files(
 /// DataError for weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 
-/// Like parse_model_file(), but accepts any format version.
-SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& path);
-
 /// Returns the hashes of the ranks' files that a training state lists, by file name.
 std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
 

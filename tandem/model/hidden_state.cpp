@@ -100,9 +100,12 @@ at::Tensor HiddenState::watch(
     }
     return output;
   }
-  if (std::exchange(evaluated_, true)) {
+  // Later evaluations only read the flag, because several threads may run them at the
+  // same time (train/predictor.h).
+  if (evaluated_) {
     return forward(input);
   }
+  evaluated_ = true;
   const auto before = random_state();
   const auto output = forward(input);
   if (!random_state().equal(before)) {

@@ -17,7 +17,8 @@ namespace tandem {
 /// In training, it searches the autograd graph for LibTorch's batch norm, on CPUs and
 /// with cuDNN. In evaluation, it detects random numbers from the CPU's global
 /// generator, such as dropout's. It does not detect other hidden state, or hidden state
-/// of modules that compute without autograd. Not thread-safe.
+/// of modules that compute without autograd. Not thread-safe, except for evaluations
+/// after the first evaluation.
 class HiddenState {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor&)>;

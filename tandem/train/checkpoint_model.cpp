@@ -7,17 +7,24 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/formats/tensor_list.h"
+#include "tandem/model/script_model.h"
 #include "tandem/train/assembly.h"
 
 namespace tandem {
 
 namespace {
+
+// Returns whether training converted all parameters and buffers to its precision. The
+// program's own module and TorchScript modules keep their types.
+bool is_converted(const RunConfig& config) {
+  const ModelKind kind = config.model.kind;
+  return is_built_in(kind) ||
+         (kind == ModelKind::file && !is_script_file(network_file(config)));
+}
 
 bool is_float64(const SafetensorsFile& file) {
   return std::any_of(
@@ -47,6 +54,13 @@ RunConfig config_of_checkpoint(
         "[model] --model is '{}', but the model of '{}' is {}; leave out --model",
         network, checkpoint, name_of(model.kind)));
   }
+  if (model.kind == ModelKind::custom && network.empty()) {
+    throw ConfigError(
+        "[model] the model of '" + checkpoint +
+        "' is a module of its program, which no file contains; pass the module in C++, "
+        "name a network file with --model NET.pt2, or write only the weights with "
+        "tandem export --out NET.safetensors");
+  }
   if (model.kind == ModelKind::file || !network.empty()) {
     const auto hash = facts.find(kModelHash);
     model.file = network_file_of(
@@ -61,20 +75,13 @@ CheckpointModel load_checkpoint_model(
     CheckpointWeights weights, std::unique_ptr<Model> own) {
   check_is_checkpoint(checkpoint);
   const std::string path = model_file(checkpoint);
-  const auto file = weights == CheckpointWeights::own
-                        ? parse_model_file(read_file(path), path)
-                        : read_model(path, weights);
+  const auto file = read_model(path, weights);
   CheckpointModel loaded;
   loaded.config = own ? config_from(file.metadata)
                       : config_of_checkpoint(path, file.metadata, network);
-  if (!own && loaded.config.model.kind == ModelKind::custom) {
-    throw ConfigError(
-        "[model] the model of '" + path +
-        "' is a module of its program, which no file contains; pass the module to "
-        "load_model(), name a network file with --model NET.pt2, or write only the "
-        "weights with tandem export --out NET.safetensors");
-  }
-  loaded.config.exec.precision = is_float64(file) ? Precision::fp64 : Precision::fp32;
+  loaded.config.exec.precision = is_float64(file) && is_converted(loaded.config)
+                                     ? Precision::fp64
+                                     : Precision::fp32;
   loaded.format = format_from(file.metadata);
   loaded.model =
       own ? std::move(own)

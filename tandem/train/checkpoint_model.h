@@ -18,7 +18,8 @@ void check_is_checkpoint(const std::string& path);
 /// directory (checkpoint/network_file.h).
 ///
 /// Throws the errors of config_from() and network_file_of(). Throws ConfigError if the
-/// checkpoint's model is built in and `network` is not "".
+/// checkpoint's model is built in and `network` is not "", or if the model is the
+/// program's own and `network` is "".
 [[nodiscard]] RunConfig config_of_checkpoint(
     const std::string& checkpoint, const CheckpointFacts& facts,
     const std::string& network);

@@ -116,6 +116,22 @@ StepContext evaluation_context() {
   return context;
 }
 
+// Returns whether `path` is a file that load_inputs() reads.
+bool is_file_of_inputs(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && !ends_with(path, ".npz") &&
+         !ends_with(path, ".txt");
+}
+
+void check_is_whole(const CheckpointEvaluation& options) {
+  if (options.part != DataPart::test) {
+    throw ConfigError(fmt::format(
+        "[predict] --split is {}, but '{}' is a file of inputs, which has no parts; "
+        "leave out --split",
+        name_of(options.part), options.data));
+  }
+}
+
 Dataset load_part(
     const CheckpointEvaluation& options, const RunConfig& config,
     const Dataset& format) {
@@ -126,6 +142,10 @@ Dataset load_part(
     request.options.source = options.data;
   }
   request.options.limit = options.limit;
+  if (!options.needs_targets && is_other && is_file_of_inputs(options.data)) {
+    check_is_whole(options);
+    return first_samples(load_inputs(request), options.limit);
+  }
   request.holds_out_test = !is_other || options.part != DataPart::test;
   auto splits = load_dataset(request);
   if (options.part == DataPart::validation && splits.validation.size == 0) {
@@ -137,6 +157,14 @@ Dataset load_part(
                                                         : splits.test;
 }
 
+// Gives samples without targets targets of 0, because an evaluation computes a loss.
+void add_targets(Dataset& data, const Dataset& format) {
+  data.targets.type = format.targets.type;
+  data.targets.shape = format.targets.shape;
+  data.targets.bytes =
+      std::vector<uint8_t>(static_cast<size_t>(data.targets.bytes_of(data.size)));
+}
+
 // Returns the samples on which a checkpoint is evaluated.
 Dataset samples_of(
     const CheckpointEvaluation& options, const RunConfig& config,
@@ -146,12 +174,11 @@ Dataset samples_of(
   // Uses the classes of the model, because the samples may not include every class.
   data.num_classes = format.num_classes;
   data.class_names = format.class_names;
-  check_samples(data, data.num_classes, config.model.ignore_index);
   return data;
 }
 
 TestReport evaluate_alone(
-    const Assembly& parts, const Dataset& data, LoaderOptions loading,
+    const Assembly& parts, const Dataset& data, LoaderOptions loading, bool has_targets,
     const std::function<void(const EvaluatedBatch&)>& after_batch) {
   const auto loader = make_loader({}, data, std::move(loading));
   const StepContext context = evaluation_context();
@@ -161,7 +188,7 @@ TestReport evaluate_alone(
     const StageResult result = parts.executor->forward(0, batch, context);
     sums += result.sums;
     if (after_batch) {
-      after_batch({data, batch, result.output});
+      after_batch({data, batch, result.output, parts.loss.kind, has_targets});
     }
   }
   return report_of(sums.values(), parts.loss.metric());
@@ -211,7 +238,12 @@ TestReport evaluate_checkpoint(
                          ? config_of_checkpoint(path, description, options.network)
                          : config_from(description);
   const Dataset format = format_from(description);
-  const Dataset data = samples_of(options, config, format);
+  Dataset data = samples_of(options, config, format);
+  const bool has_targets = !data.targets.bytes.empty();
+  if (!has_targets && !options.needs_targets) {
+    add_targets(data, format);
+  }
+  check_samples(data, data.num_classes, config.model.ignore_index);
   if (model == nullptr) {
     check_format(data, format);
   }
@@ -225,7 +257,7 @@ TestReport evaluate_checkpoint(
         LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
-        return evaluate_alone(parts, data, loading, options.after_batch);
+        return evaluate_alone(parts, data, loading, has_targets, options.after_batch);
       });
 }
 

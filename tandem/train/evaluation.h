@@ -40,6 +40,9 @@ struct EvaluatedBatch {
   // One row per sample, float32, on the device of the evaluation. Valid until the next
   // batch.
   const at::Tensor& output;
+  LossKind loss;
+  // False: the samples have no targets, and the targets of the batch are 0.
+  bool has_targets;
 };
 
 /// Options of evaluate_checkpoint().
@@ -55,6 +58,9 @@ struct CheckpointEvaluation {
   // Part of `data` to use. If `data` is not that of the training and has no test part,
   // `test` selects all samples.
   DataPart part = DataPart::test;
+  // False: the samples may lack targets, and `data` may be a file of inputs
+  // (load_inputs()). The report is then meaningless.
+  bool needs_targets = true;
   // Number of samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;

@@ -1,15 +1,16 @@
 #include "tandem/train/predictions.h"
-#include "tandem/data/idx_folder.h"
 
-#include <ATen/ops/argmax.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 
+#include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/core/parallel.h"
 
 namespace tandem {
 
@@ -27,100 +28,184 @@ std::string field_of(const std::string& text) {
   return field + "\"";
 }
 
+// Largest number of characters that std::to_chars() writes for a number.
+constexpr size_t kMostDigits = 24;
+
 template <typename Number>
-void append_number(std::string& text, Number number) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
-  text.append(digits, end);
+char* put_number(char* end, Number number) {
+  return std::to_chars(end, end + kMostDigits, number).ptr;
 }
 
-// Formats batches as rows.
+char* put_name(char* end, const std::string& name) {
+  *end = ',';
+  return std::copy(name.begin(), name.end(), end + 1);
+}
+
+// Writes batches as rows. The columns are the number of a sample, its target if there
+// are targets, and the prediction: a class and the probability of each class, or
+// values.
 class PredictionRows {
  public:
-  explicit PredictionRows(bool labelled) : labelled_(labelled) {}
-
-  // Returns the rows of a batch, after the header if it is the first batch.
-  const std::string& of(const EvaluatedBatch& evaluated) {
-    const auto output = evaluated.output.reshape({evaluated.batch.count(), -1}).cpu();
-    const auto probabilities = output.softmax(1).contiguous();
-    const auto predictions = output.argmax(1);
-    rows_.clear();
+  // Writes the rows of a batch to a file, after the header if it is the first batch.
+  // Threads of this rank format the rows, because this takes as long as the evaluation
+  // of a small network.
+  void write(const EvaluatedBatch& evaluated, int fd, const std::string& path) {
+    const Columns columns = columns_of(evaluated);
+    const int64_t count = columns.outputs.size(0);
     if (names_.empty()) {
-      begin(evaluated.data.class_names, output.size(1));
+      begin(evaluated, columns.outputs.size(1), fd, path);
     }
-    const auto* samples = evaluated.batch.samples.data_ptr<int64_t>();
-    const auto* prediction = predictions.data_ptr<int64_t>();
-    const auto* row = probabilities.data_ptr<float>();
-    for (int64_t i = 0; i < output.size(0); ++i, row += output.size(1)) {
-      append_number(rows_, samples[i]);
-      if (labelled_) {
-        add_name(evaluated.data.targets.integer(evaluated.data.place_of(samples[i])));
+    const int64_t num_parts = (count + kRowsInPart - 1) / kRowsInPart;
+    parts_.resize(static_cast<size_t>(num_parts));
+    parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        format(
+            columns, i * kRowsInPart, std::min(count, (i + 1) * kRowsInPart),
+            parts_[static_cast<size_t>(i)]);
       }
-      add_name(prediction[i]);
-      for (int64_t j = 0; j < output.size(1); ++j) {
-        rows_ += ',';
-        append_number(rows_, row[j]);
-      }
-      rows_ += '\n';
+    });
+    for (const auto& part : parts_) {
+      write_all(fd, part.text.data(), part.size, path);
     }
-    return rows_;
   }
 
  private:
-  // Writes the header. Outputs without a class have their number as name.
-  void begin(std::vector<std::string> names, int64_t num_outputs) {
-    rows_ = labelled_ ? "index,label,prediction" : "index,prediction";
-    for (int64_t i = 0; i < num_outputs; ++i) {
-      if (i >= static_cast<int64_t>(names.size())) {
-        names.push_back(std::to_string(i));
-      }
-      const auto& name = names[static_cast<size_t>(i)];
-      rows_ += "," + field_of("p_" + name);
+  static constexpr int64_t kRowsInPart = 128;
+
+  // Values of a batch, in main memory.
+  struct Columns {
+    // int64.
+    at::Tensor samples;
+    // Classes (int64), or samples x values (float32).
+    at::Tensor targets;
+    // Samples x outputs, float32.
+    at::Tensor outputs;
+    // What is written for each output: probabilities or values.
+    at::Tensor shown;
+  };
+
+  // Rows as text: the first `size` characters.
+  struct Part {
+    std::string text;
+    size_t size = 0;
+  };
+
+  static Columns columns_of(const EvaluatedBatch& evaluated) {
+    const Dataset& data = evaluated.data;
+    if (data.has_classes() && !data.targets.shape.empty()) {
+      throw ConfigError(
+          "[predict] the network predicts a class for each position of a sample, "
+          "expected one prediction per sample; use tandem eval, or load_model() in "
+          "C++");
     }
-    rows_ += '\n';
+    const auto outputs =
+        evaluated.output.reshape({evaluated.batch.count(), -1}).cpu().contiguous();
+    const auto shown = data.has_classes()                ? outputs.softmax(1)
+                       : evaluated.loss == LossKind::bce ? outputs.sigmoid()
+                                                         : outputs;
+    return {
+        evaluated.batch.samples,
+        evaluated.batch.targets.cpu().reshape({evaluated.batch.count(), -1}), outputs,
+        shown};
+  }
+
+  // Writes the header. Outputs without a name have their number as name.
+  void begin(
+      const EvaluatedBatch& evaluated, int64_t num_outputs, int fd,
+      const std::string& path) {
+    labelled_ = evaluated.has_targets;
+    has_classes_ = evaluated.data.has_classes();
+    auto names = evaluated.data.class_names;
+    for (auto i = static_cast<int64_t>(names.size()); i < num_outputs; ++i) {
+      names.push_back(std::to_string(i));
+    }
+    std::string header = "index";
+    if (has_classes_) {
+      header += labelled_ ? ",label,prediction" : ",prediction";
+    } else if (labelled_) {
+      for (const auto& name : names) {
+        header += "," + field_of("target_" + name);
+      }
+    }
+    const bool is_probability = has_classes_ || evaluated.loss == LossKind::bce;
+    for (int64_t i = 0; i < num_outputs; ++i) {
+      const auto& name = names[static_cast<size_t>(i)];
+      header += "," + field_of(is_probability ? "p_" + name : name);
+    }
+    header += '\n';
+    write_all(fd, header.data(), header.size(), path);
     for (const auto& name : names) {
       names_.push_back(field_of(name));
+      longest_name_ = std::max(longest_name_, names_.back().size());
     }
   }
 
-  void add_name(int64_t index) {
-    rows_ += ',';
-    rows_ += names_[static_cast<size_t>(index)];
+  static char* put_numbers(char* end, const float* numbers, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      *end++ = ',';
+      end = put_number(end, numbers[i]);
+    }
+    return end;
   }
 
-  bool labelled_;
-  // Fields of the classes and of outputs without a class.
+  // Writes the target of the sample in row `i` of the batch, and the predicted class.
+  char* put_classes(char* end, const Columns& columns, int64_t i) const {
+    if (labelled_) {
+      const int64_t label = columns.targets.data_ptr<int64_t>()[i];
+      end = put_name(end, names_[static_cast<size_t>(label)]);
+    }
+    const int64_t num_outputs = columns.outputs.size(1);
+    const auto* output = columns.outputs.data_ptr<float>() + i * num_outputs;
+    const auto prediction = std::max_element(output, output + num_outputs) - output;
+    return put_name(end, names_[static_cast<size_t>(prediction)]);
+  }
+
+  // Formats the rows of the samples [first, last) of a batch.
+  void format(const Columns& columns, int64_t first, int64_t last, Part& part) const {
+    const int64_t num_outputs = columns.shown.size(1);
+    // The number of the sample, two names or as many targets as outputs, the outputs,
+    // and the end of the line.
+    const size_t row_size = kMostDigits + 2 * (longest_name_ + 1) +
+                            2 * static_cast<size_t>(num_outputs) * (kMostDigits + 1) +
+                            1;
+    part.text.resize(
+        std::max(part.text.size(), static_cast<size_t>(last - first) * row_size));
+    char* end = part.text.data();
+    const auto* sample = columns.samples.data_ptr<int64_t>();
+    for (int64_t i = first; i < last; ++i) {
+      end = put_number(end, sample[i]);
+      if (has_classes_) {
+        end = put_classes(end, columns, i);
+      } else if (labelled_) {
+        const int64_t width = columns.targets.size(1);
+        end = put_numbers(end, columns.targets.data_ptr<float>() + i * width, width);
+      }
+      end = put_numbers(
+          end, columns.shown.data_ptr<float>() + i * num_outputs, num_outputs);
+      *end++ = '\n';
+    }
+    part.size = static_cast<size_t>(end - part.text.data());
+  }
+
+  bool labelled_ = true;
+  bool has_classes_ = true;
+  // Fields of the classes or values, and of outputs without a name.
   std::vector<std::string> names_;
-  std::string rows_;
+  size_t longest_name_ = 0;
+  std::vector<Part> parts_;
 };
-
-// Loads images without labels, if the options name a file of images. Returns whether
-// the samples have labels. If they have none, gives them the label 0, because an
-// evaluation computes a loss.
-bool settle_labels(CheckpointEvaluation& options) {
-  std::error_code ignored;
-  if (!options.dataset && std::filesystem::is_regular_file(options.data, ignored)) {
-    options.dataset = load_images(options.data);
-  }
-  if (!options.dataset || !options.dataset->targets.bytes.empty()) {
-    return true;
-  }
-  options.dataset->targets.bytes =
-      std::vector<uint8_t>(static_cast<size_t>(options.dataset->size));
-  return false;
-}
 
 }  // namespace
 
 int64_t write_predictions(
     const std::string& path, const std::string& checkpoint,
     CheckpointEvaluation options, std::unique_ptr<Model> model) {
-  PredictionRows rows(settle_labels(options));
+  PredictionRows rows;
   int64_t count = 0;
+  options.needs_targets = false;
   replace_file(path, [&](int fd) {
     options.after_batch = [&](const EvaluatedBatch& evaluated) {
-      const std::string& text = rows.of(evaluated);
-      write_all(fd, text.data(), text.size(), path);
+      rows.write(evaluated, fd, path);
       count += evaluated.batch.count();
     };
     static_cast<void>(evaluate_checkpoint(checkpoint, options, std::move(model)));

@@ -27,8 +27,9 @@ namespace tandem {
 /// labels. The file is replaced atomically (base/files.h). Returns the number of
 /// samples.
 ///
-/// Throws the errors of evaluate_checkpoint(), and DataError if the file cannot be
-/// written. After an error, there is no new file.
+/// Throws the errors of evaluate_checkpoint(), DataError if the file cannot be written,
+/// and ConfigError if `options` select the training part of an IDX file. After an
+/// error, there is no new file.
 int64_t write_predictions(
     const std::string& path, const std::string& checkpoint,
     CheckpointEvaluation options = {}, std::unique_ptr<Model> model = nullptr);

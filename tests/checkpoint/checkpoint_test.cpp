@@ -193,6 +193,10 @@ TEST_F(Checkpoints, OfAnotherFormatAreNotDamaged) {
         EXPECT_THAT(
             error_of<DataError>([&] { return load_model_state(path, nullptr); }),
             named);
+        EXPECT_THAT(
+            error_of<DataError>(
+                [&] { return read_model(path, CheckpointWeights::own); }),
+            named);
       }
       EXPECT_THAT(
           error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),

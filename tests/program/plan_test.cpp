@@ -75,6 +75,15 @@ TEST(Plan, MeasuresAStep) {
   EXPECT_THAT(result.output, HasSubstr("\"batch\":16"));
 }
 
+TEST(Plan, FrozenParametersAreNotSent) {
+  const auto result = plan(
+      {"--measure", "--model", "simplenet", "--freeze", "*.weight", "--batch-size",
+       "16", "--nodes", "2", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  // The ten values of the bias.
+  EXPECT_THAT(result.output, HasSubstr("\"buckets\":\"40@"));
+}
+
 TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
   const auto result = tandem_run(
       {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",

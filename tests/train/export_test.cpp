@@ -16,6 +16,7 @@
 #include "tandem/graph/pt2.h"
 #include "tandem/graph/pt2_writer.h"
 #include "tandem/train/checkpoint_model.h"
+#include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
@@ -199,6 +200,9 @@ TEST(CheckpointGraph, AModelOfAProgramIsAnError) {
   EXPECT_THAT(
       error_of<ConfigError>([&] { return load_checkpoint_graph(scratch / "run"); }),
       AllOf(HasSubstr("a module of its program"), HasSubstr("--model NET.pt2")));
+  EXPECT_EQ(
+      error_of<ConfigError>([&] { return load_checkpoint_graph(scratch / "run"); }),
+      error_of<ConfigError>([&] { return evaluate_checkpoint(scratch / "run"); }));
   EXPECT_THAT(
       error_of<ConfigError>(
           [&] { return load_checkpoint_graph(scratch / "run", path); }),

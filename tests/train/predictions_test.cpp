@@ -154,6 +154,10 @@ TEST_F(Predictions, LeaveNoFileAfterAnError) {
   EXPECT_THAT(
       error_of<DataError>([&] { write_predictions(out_, run_, options); }),
       HasSubstr(options.data));
+  options.part = DataPart::train;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { write_predictions(out_, run_, options); }),
+      AllOf(HasSubstr("--split is train"), HasSubstr("leave out --split")));
   options.data.clear();
   EXPECT_THAT(
       error_of<DataError>(

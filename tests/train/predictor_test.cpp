@@ -35,13 +35,15 @@ using testing::HasSubstr;
 
 constexpr int64_t kSamples = 20;
 
-// A network in TorchScript with dropout and batch norm, for 8 x 8 images.
+// A network in TorchScript with dropout, batch norm and a buffer of another type, for
+// 8 x 8 images.
 constexpr const char* kForward = R"(
     def forward(self, x):
       x = torch.flatten(x, 1)
       x = torch.batch_norm(x, None, None, self.mean, self.var, self.training, 0.1, 1e-5, False)
       x = torch.relu(torch.mm(x, self.first))
-      return torch.mm(torch.dropout(x, 0.5, self.training), self.second)
+      x = torch.mm(torch.dropout(x, 0.5, self.training), self.second)
+      return torch.mul(x, self.scale.to(x.dtype))
   )";
 
 void save_script(const std::string& path) {
@@ -52,6 +54,7 @@ void save_script(const std::string& path) {
   };
   module.register_buffer("mean", at::zeros({64}));
   module.register_buffer("var", at::zeros({64}).add_(1));
+  module.register_buffer("scale", at::zeros({5}, at::kDouble).add_(2));
   module.register_parameter("first", weight(64, 12), false);
   module.register_parameter("second", weight(12, 5), false);
   module.define(kForward);
@@ -258,7 +261,7 @@ TEST(LoadModel, RefusesPathsAndModelsThatDoNotFit) {
   save_run(scratch / "own", config, noise_images(kSamples));
   EXPECT_THAT(
       error_of<ConfigError>([&] { (void)load_model(scratch / "own"); }),
-      AllOf(HasSubstr("a module of its program"), HasSubstr("load_model()")));
+      AllOf(HasSubstr("a module of its program"), HasSubstr("pass the module")));
   config.model.kind = ModelKind::net;
   save_run(scratch / "net", config, noise_images(kSamples));
   EXPECT_THAT(

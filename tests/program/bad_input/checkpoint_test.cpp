@@ -169,6 +169,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadInputCase{"WithoutOut", {"predict", "--checkpoint", "x"}, 2, {"--out"}},
         BadInputCase{"OfAnUnknownPart", predict({"--split", "all"}), 2, {"--split"}},
         BadInputCase{
+            "OfAPartOfAFile",
+            predict({"--split", "train", "--data", "@/data/t10k-images-idx3-ubyte"}),
+            2,
+            {"--split is train", "'@/data/t10k-images-idx3-ubyte'"},
+            &with_checkpoint,
+            {},
+            {},
+            {},
+            &expect_no_predictions},
+        BadInputCase{
             "ToNowhere",
             predict({}, "@/no/such.csv"),
             1,
