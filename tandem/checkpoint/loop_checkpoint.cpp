@@ -176,7 +176,8 @@ void Checkpoint::load(const std::string& path, Position& position) {
     StepCount::of(*scheduler_) = static_cast<unsigned>(steps.item<int64_t>());
   }
   if (generators.defined() && comm_.rank() < generators.size(0)) {
-    set_generator_state(generators[comm_.rank()]);
+    // LibTorch 2.15 reads the start of the storage, not of the view.
+    set_generator_state(generators[comm_.rank()].clone());
   }
   position = read.position;
 }

@@ -72,9 +72,10 @@ Adadelta::Adadelta(
     std::vector<torch::optim::OptimizerParamGroup> groups,
     const AdadeltaOptions& defaults)
     : Optimizer(
-          std::move(groups), std::make_unique<AdadeltaOptions>(checked(defaults))) {
-  for (const auto& group : param_groups_) {
-    checked(dynamic_cast<const AdadeltaOptions&>(group.options()));
+          std::vector<torch::optim::OptimizerParamGroup>(),
+          std::make_unique<AdadeltaOptions>(checked(defaults))) {
+  for (const auto& group : groups) {
+    add_param_group(group);
   }
 }
 
@@ -84,6 +85,18 @@ Adadelta::Adadelta(
           std::vector<torch::optim::OptimizerParamGroup>{
               torch::optim::OptimizerParamGroup(std::move(parameters))},
           defaults) {}
+
+void Adadelta::add_param_group(const torch::optim::OptimizerParamGroup& group) {
+  if (group.has_options()) {
+    checked(dynamic_cast<const AdadeltaOptions&>(group.options()));
+  }
+  Optimizer::add_param_group(group);
+  if (group.has_options()) {
+    // LibTorch 2.15 replaces the options by the defaults, except for its own
+    // optimizers.
+    param_groups_.back().set_options(group.options().clone());
+  }
+}
 
 torch::Tensor Adadelta::step(LossClosure closure) {
   const torch::NoGradGuard no_grad;

@@ -63,6 +63,9 @@ class Adadelta : public torch::optim::Optimizer {
   explicit Adadelta(
       std::vector<torch::Tensor> parameters, const AdadeltaOptions& defaults = {});
 
+  /// Adds a group of parameters. Without options, the group gets the defaults.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
+
   torch::Tensor step(LossClosure closure = nullptr) override;
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
