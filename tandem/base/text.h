@@ -73,4 +73,8 @@ inline std::string with_numbers(
   return text;
 }
 
+/// Returns the shortest text that is parsed as the same number. The text contains a
+/// point or an exponent, as TOML requires and as Python's repr() writes it.
+std::string float_text(double value);
+
 }  // namespace tandem

@@ -1,4 +1,5 @@
 #include "tandem/config/line_format.h"
+#include "tandem/base/text.h"
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -71,11 +72,6 @@ void set_metric(LineValues& values, const Metric& metric, double sum, double cou
       metric.is_percentage ? values.metric : std::numeric_limits<double>::quiet_NaN();
   values.correct = metric.is_percentage ? static_cast<int64_t>(sum) : 0;
   values.count = static_cast<int64_t>(count);
-}
-
-std::string float_text(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
 std::string format_line(

@@ -76,8 +76,4 @@ void set_metric(LineValues& values, const Metric& metric, double sum, double cou
 std::string format_line(
     const std::string& setting, const std::string& pattern, const LineValues& values);
 
-/// Returns the shortest text that is parsed as the same number. The text contains a
-/// point or an exponent, as TOML requires and as Python's repr() writes it.
-std::string float_text(double value);
-
 }  // namespace tandem

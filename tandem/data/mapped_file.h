@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tandem/data/bytes.h"
+#include "tandem/base/bytes.h"
 
 namespace tandem {
 

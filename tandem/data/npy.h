@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/data/bytes.h"
+#include "tandem/base/bytes.h"
 #include "tandem/data/element_type.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tandem/data/bytes.h"
+#include "tandem/base/bytes.h"
 #include "tandem/data/element_type.h"
 
 namespace tandem {

@@ -1,4 +1,5 @@
 #include "tandem/model/layer_kinds.h"
+#include "tandem/base/text.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

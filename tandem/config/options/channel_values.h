@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tandem/base/text.h"
-#include "tandem/config/line_format.h"
 #include "tandem/config/options/setting.h"
 
 namespace tandem {

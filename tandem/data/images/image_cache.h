@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "tandem/data/bytes.h"
+#include "tandem/base/bytes.h"
 #include "tandem/data/images/decode.h"
 
 namespace tandem {

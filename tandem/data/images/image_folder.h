@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/bytes.h"
 #include "tandem/base/deadline.h"
-#include "tandem/data/bytes.h"
 #include "tandem/data/images/image_reader.h"
 
 namespace tandem {
