@@ -419,7 +419,7 @@ TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
     last.loss.kind = LossKind::nll;
     Rig front(make_layered_model(half(true), {}), makers[i], first);
     Rig back(make_layered_model(half(false), {}), makers[i], last);
-    Batch batch = images({}, 0, 6);
+    Batch batch = images({1, 28, 28}, 0, 6);
     const auto context = context_of(true);
     Batch middle = batch;
     middle.inputs = front.executor->forward(0, batch, context).output;

@@ -153,9 +153,9 @@ TEST(Samples, MismatchWithTheDescriptionIsAnErrorBeforeTheFirstStep) {
       {[&](auto& data) { label_6(data.test); },
        "label 3 of 'test' is 6, expected less"},
       {[](auto& data) { data.train.num_classes = 0; }, "expected less than 0"},
-      {[](auto& data) { data.train.size = 33; }, "pixels of 'mine' have 2048 bytes"},
+      {[](auto& data) { data.train.size = 33; }, "inputs of 'mine' have 2048 bytes"},
       {[](auto& data) { data.test.targets.bytes = Bytes(); },
-       "labels of 'test' have 0 bytes"}};
+       "targets of 'test' have 0 bytes"}};
   for (const auto& [change, says] : cases) {
     auto data = data_of_5_classes();
     data.train.name = "mine";
