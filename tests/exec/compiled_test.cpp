@@ -284,9 +284,10 @@ TEST_P(OnednnModel, UsesChangedFrozenParameters) {
 }
 
 const auto kZoo = testing::Values(
-    Case{"net", "net", {}}, Case{"convnet", "convnet", {}},
-    Case{"net5x5", "net5x5", {}}, Case{"simplenet", "simplenet", {}},
-    Case{"lenet3x3", "lenet3x3", {1, 32, 32}}, Case{"convnet_bn", "convnet_bn", {}},
+    Case{"net", "net", {1, 28, 28}}, Case{"convnet", "convnet", {1, 28, 28}},
+    Case{"net5x5", "net5x5", {1, 28, 28}}, Case{"simplenet", "simplenet", {1, 28, 28}},
+    Case{"lenet3x3", "lenet3x3", {1, 32, 32}},
+    Case{"convnet_bn", "convnet_bn", {1, 28, 28}},
     Case{"net_colour", "net", {3, 32, 24}},
     Case{"convnet_bn_colour", "convnet_bn", {3, 29, 35}},
     Case{"net5x5_colour", "net5x5", {3, 40, 31}});
