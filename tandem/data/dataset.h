@@ -12,9 +12,9 @@
 namespace tandem {
 
 /// Hashes of the samples of a data set, as hex digits: SHA-256 of the first
-/// Dataset::size samples. For mapped samples, SHA-256 of their number of bytes and of
-/// 1,024 blocks of 4 KiB at equal distances, because reading a large file takes
-/// minutes.
+/// Dataset::size samples. For mapped samples of more than 4 MiB, SHA-256 of their
+/// number of bytes and of 1,024 blocks of 4 KiB at equal distances, because reading a
+/// large file takes minutes.
 struct DataHashes {
   std::string inputs;
   std::string targets;
