@@ -30,15 +30,16 @@ struct Sums {
 };
 
 void add(Sums& sums, ElementType type, const uint8_t* from, int64_t count) {
-  if (type == ElementType::uint8) {
+  const auto* numbers = reinterpret_cast<const float*>(from);
+  const bool is_byte = type == ElementType::uint8;
+  if (sums.count == 0) {
+    sums.shift = is_byte ? from[0] / 255.0 : numbers[0];
+  }
+  if (is_byte) {
     for (int64_t i = 0; i < count; ++i) {
       ++sums.counts[from[i]];
     }
     return;
-  }
-  const auto* numbers = reinterpret_cast<const float*>(from);
-  if (sums.count == 0) {
-    sums.shift = numbers[0];
   }
   for (int64_t i = 0; i < count; ++i) {
     sums.add(numbers[i]);
