@@ -43,11 +43,11 @@ constexpr Dataset DatasetSplits::*kParts[] = {
 std::string key_of(const DataRequest& request) {
   const DataOptions& options = request.options;
   std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
-      request.wants_values, request.ignore_index, options.mean.text(),
-      options.std.text(), options.test_fraction, options.validation, options.block_size,
-      options.image_size, options.shape, options.target, options.source,
-      request.columns);
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
+      request.wants_values, request.ignore_index, request.holds_out_test,
+      options.mean.text(), options.std.text(), options.test_fraction,
+      options.validation, options.block_size, options.image_size, options.shape,
+      options.target, options.source, request.columns);
   std::replace(key.begin(), key.end(), '\n', ' ');
   return key;
 }
