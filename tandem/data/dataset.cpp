@@ -120,6 +120,13 @@ void check_samples(
   }
 }
 
+void fail_not_finite(const Dataset& data, int64_t sample) {
+  throw DataError(fmt::format(
+      "[data] sample {} of '{}' has an input that is not finite, expected finite "
+      "numbers; remove the sample or replace the number",
+      sample, data.name));
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   return shape.empty() ? "number" : fmt::format("{}", fmt::join(shape, "x"));
 }

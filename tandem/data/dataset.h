@@ -124,6 +124,9 @@ struct DatasetSplits {
 void check_samples(
     const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored = {});
 
+/// Throws DataError, because an input of a sample is NaN or infinite.
+[[noreturn]] void fail_not_finite(const Dataset& data, int64_t sample);
+
 /// Returns a shape for messages, such as "1x28x28", or "number" for {}.
 [[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -386,10 +385,7 @@ void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
     const bool finite = converter_.convert(
         find(inputs, batch, i), augments ? &draw : nullptr, batch.inputs.data_ptr(), i);
     if (!finite) {
-      throw DataError(fmt::format(
-          "[data] sample {} of '{}' has an input that is not finite, expected finite "
-          "numbers; remove the sample or replace the number",
-          batch.samples.data_ptr<int64_t>()[i], dataset_.name));
+      fail_not_finite(dataset_, batch.samples.data_ptr<int64_t>()[i]);
     }
   }
 }

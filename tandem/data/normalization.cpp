@@ -60,6 +60,9 @@ std::vector<Sums> sums_of(const Dataset& data) {
     const uint8_t* from = inputs.at(data.place_of(i));
     for (auto& sums : all) {
       add(sums, inputs.type, from, each);
+      if (!std::isfinite(sums.sum)) {
+        fail_not_finite(data, i);
+      }
       from += each * static_cast<int64_t>(size_of(inputs.type));
     }
   }
