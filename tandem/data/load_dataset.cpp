@@ -136,7 +136,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   // Before samples are held out, because the test part may get the only sample of the
   // largest class.
-  if (!splits.train.has_classes() || (source != nullptr && source->is_measured)) {
+  if (!splits.train.has_classes() || splits.train.num_classes == 0) {
     count_classes(splits, request.ignore_index);
   }
   if (splits.test.size == 0 && request.holds_out_test) {
