@@ -12,31 +12,46 @@ namespace tandem {
 
 namespace {
 
-// Returns the SHA-256 of the size and of blocks at equal distances, which include the
-// first and the last block.
-std::string hash_of_blocks(const uint8_t* bytes, size_t size) {
+// Adds the bytes from `begin` to `end` - 1 of the inputs or targets of a data set to a
+// hash, in order of the samples.
+void add(
+    Sha256& hash, const Dataset& data, const Samples& samples, size_t begin,
+    size_t end) {
+  if (!data.places) {
+    hash.update(samples.bytes.data() + begin, end - begin);
+    return;
+  }
+  const auto width = static_cast<size_t>(samples.sample_bytes());
+  while (begin < end) {
+    const size_t within = begin % width;
+    const size_t count = std::min(width - within, end - begin);
+    const auto sample = static_cast<int64_t>(begin / width);
+    hash.update(samples.at(data.place_of(sample)) + within, count);
+    begin += count;
+  }
+}
+
+// Returns the hash of the first Dataset::size samples: a limit lowers the size, but the
+// bytes of all samples remain. Blocks include the first and the last byte.
+std::string hash_of(const Dataset& data, const Samples& samples) {
   constexpr size_t kBlocks = 1'024;
   constexpr size_t kBlockBytes = 4'096;
-  if (size <= kBlocks * kBlockBytes) {
-    return sha256_hex(bytes, size);
+  const auto size = static_cast<size_t>(samples.bytes_of(data.size));
+  Sha256 hash;
+  if (!samples.is_mapped || size <= kBlocks * kBlockBytes) {
+    add(hash, data, samples, 0, size);
+    return hash.hex_digest();
   }
-  std::string chosen = std::to_string(size) + "\n";
+  const std::string text = std::to_string(size) + "\n";
+  hash.update(text.data(), text.size());
   for (size_t i = 0; i < kBlocks; ++i) {
     // In this order, because the product of size and i may overflow.
     const size_t last = size - kBlockBytes;
     const size_t at =
         last / (kBlocks - 1) * i + last % (kBlocks - 1) * i / (kBlocks - 1);
-    chosen.append(reinterpret_cast<const char*>(bytes + at), kBlockBytes);
+    add(hash, data, samples, at, at + kBlockBytes);
   }
-  return sha256_hex(chosen.data(), chosen.size());
-}
-
-// Returns the SHA-256 of the first `count` samples: a limit lowers Dataset::size, but
-// the bytes of all samples remain.
-std::string hash_of(const Samples& samples, int64_t count) {
-  const auto size = static_cast<size_t>(samples.bytes_of(count));
-  return samples.is_mapped ? hash_of_blocks(samples.bytes.data(), size)
-                           : sha256_hex(samples.bytes.data(), size);
+  return hash.hex_digest();
 }
 
 void check_bytes(
@@ -84,7 +99,7 @@ DataHashes hashes_of(const Dataset& data) {
     return data.hashes;
   }
   TANDEM_CHECK(data.num_shares == 1, "a share does not have the hash of the whole");
-  return {hash_of(data.inputs, data.size), hash_of(data.targets, data.size)};
+  return {hash_of(data, data.inputs), hash_of(data, data.targets)};
 }
 
 void check_samples(
@@ -103,6 +118,13 @@ void check_samples(
       check_classes(data, i, num_classes, ignored);
     }
   }
+}
+
+void fail_not_finite(const Dataset& data, int64_t sample) {
+  throw DataError(fmt::format(
+      "[data] sample {} of '{}' has an input that is not finite, expected finite "
+      "numbers; remove the sample or replace the number",
+      sample, data.name));
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

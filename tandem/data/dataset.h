@@ -12,9 +12,9 @@
 namespace tandem {
 
 /// Hashes of the samples of a data set, as hex digits: SHA-256 of the first
-/// Dataset::size samples. For mapped samples, SHA-256 of their number of bytes and of
-/// 1,024 blocks of 4 KiB at equal distances, because reading a large file takes
-/// minutes.
+/// Dataset::size samples. For mapped samples of more than 4 MiB, SHA-256 of their
+/// number of bytes and of 1,024 blocks of 4 KiB at equal distances, because reading a
+/// large file takes minutes.
 struct DataHashes {
   std::string inputs;
   std::string targets;
@@ -123,6 +123,9 @@ struct DatasetSplits {
 /// nor `ignored`.
 void check_samples(
     const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored = {});
+
+/// Throws DataError, because an input of a sample is NaN or infinite.
+[[noreturn]] void fail_not_finite(const Dataset& data, int64_t sample);
 
 /// Returns a shape for messages, such as "1x28x28", or "number" for {}.
 [[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);

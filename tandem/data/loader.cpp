@@ -3,7 +3,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -76,6 +75,11 @@ bool has_class(const Dataset& data, int64_t label) {
     }
   }
   return false;
+}
+
+// Returns the global position of the sample number `i` of a batch.
+int64_t position_in(const Batch& batch, int64_t i) {
+  return batch.first_position + i * batch.position_stride;
 }
 
 // Returns the number of targets of a sample that count in the loss.
@@ -167,12 +171,12 @@ int64_t Loader::num_steps() const {
 
 void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> order) {
   const int64_t new_order = order.value_or(epoch);
+  const bool is_new = new_order != order_ || first_position != sampler_.first_position;
   epoch_ = epoch;
-  if (new_order != order_ || first_position != sampler_.first_position) {
+  if (is_new) {
     sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, new_order);
     order_ = new_order;
-    count_ignored();
     if (options_.images) {
       held_indices_ =
           at::from_blob(
@@ -181,14 +185,18 @@ void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> 
               .to(options_.images->pixels.device());
     }
   }
+  if (is_new || starts_at_random()) {
+    count_ignored();
+  }
   step_ = 0;
   micro_ = 0;
   read_ahead(0, most_samples_);
 }
 
-int64_t Loader::ignored_in(int64_t sample) const {
+int64_t Loader::ignored_in(int64_t sample, int64_t position) const {
   const Samples& targets = dataset_.targets;
-  const int64_t first = dataset_.place_of(sample) * targets.numel();
+  const int64_t first = (find(targets, sample, position) - targets.bytes.data()) /
+                        static_cast<int64_t>(size_of(targets.type));
   int64_t count = 0;
   for (int64_t at = first; at < first + targets.numel(); ++at) {
     count += targets.integer(at) == options_.ignore_index ? 1 : 0;
@@ -212,7 +220,7 @@ void Loader::count_ignored() {
     const auto step = (at - sampler_.first_position) / samples_of_all();
     // Padding repeats samples from the front of the order.
     ignored_[static_cast<size_t>(step)] +=
-        ignored_in(order[static_cast<size_t>(at % sampler_.size)]);
+        ignored_in(order[static_cast<size_t>(at % sampler_.size)], at);
   }
 }
 
@@ -254,13 +262,13 @@ bool Loader::next(Batch& batch) {
   const int64_t count =
       std::max<int64_t>(0, (own_count() - micro_ + stride - 1) / stride);
   batch = take_buffer(count);
+  batch.first_position = position_of(sampler_, first);
+  batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   int64_t* samples = batch.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + i * stride)];
-    batch.ignored += has_ignored_ ? ignored_in(samples[i]) : 0;
+    batch.ignored += has_ignored_ ? ignored_in(samples[i], position_in(batch, i)) : 0;
   }
-  batch.first_position = position_of(sampler_, first);
-  batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   if (options_.images) {
     make_on_device(batch, first, stride);
   } else {
@@ -334,11 +342,15 @@ void Loader::fill_on_cpu(const Batch& batch) const {
 const uint8_t* Loader::find(
     const Samples& samples, const Batch& batch, int64_t i) const {
   const int64_t sample = batch.samples.data_ptr<int64_t>()[i];
-  if (!options_.random_starts || !dataset_.is_sequence) {
+  return find(samples, sample, position_in(batch, i));
+}
+
+const uint8_t* Loader::find(
+    const Samples& samples, int64_t sample, int64_t position) const {
+  if (!starts_at_random()) {
     return samples.at(dataset_.place_of(sample));
   }
   const int64_t num_starts = (dataset_.size - 1) * samples.numel() + 1;
-  const int64_t position = batch.first_position + i * batch.position_stride;
   return samples.bytes.data() +
          draw_start(num_starts, sampler_.seed, epoch_, position) *
              static_cast<int64_t>(size_of(samples.type));
@@ -368,16 +380,12 @@ void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
     }
     if (augments) {
       draw = draw_augmentation(
-          options_.augmentation, sampler_.seed, epoch_,
-          batch.first_position + i * batch.position_stride);
+          options_.augmentation, sampler_.seed, epoch_, position_in(batch, i));
     }
     const bool finite = converter_.convert(
         find(inputs, batch, i), augments ? &draw : nullptr, batch.inputs.data_ptr(), i);
     if (!finite) {
-      throw DataError(fmt::format(
-          "[data] sample {} of '{}' has an input that is not finite, expected finite "
-          "numbers; remove the sample or replace the number",
-          batch.samples.data_ptr<int64_t>()[i], dataset_.name));
+      fail_not_finite(dataset_, batch.samples.data_ptr<int64_t>()[i]);
     }
   }
 }

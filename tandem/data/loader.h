@@ -106,6 +106,9 @@ class Loader {
   bool divides() const {
     return sampler_.batch > 0;
   }
+  bool starts_at_random() const {
+    return options_.random_starts && dataset_.is_sequence;
+  }
   // Returns the number of samples in a step that is not the last of an epoch: of all
   // shards, and of this shard.
   int64_t samples_of_all() const;
@@ -119,8 +122,9 @@ class Loader {
   // Allocates memory for a batch of `count` samples on the CPU. Allocates no inputs and
   // targets if they are made on a device.
   Batch buffer_of(int64_t count) const;
-  // Returns the number of targets of a sample that are Loss::ignore_index.
-  int64_t ignored_in(int64_t sample) const;
+  // Returns the number of targets of the sample at a global position that are
+  // Loss::ignore_index.
+  int64_t ignored_in(int64_t sample, int64_t position) const;
   // Counts the ignored targets of each step from the last seek() to the end of the
   // epoch.
   void count_ignored();
@@ -128,8 +132,10 @@ class Loader {
   // round-robin.
   Batch take_buffer(int64_t count);
   void fill_on_cpu(const Batch& batch) const;
-  // Returns the first byte of the sample number `i` of a batch.
+  // Returns the first byte of the sample number `i` of a batch, or of the sample at a
+  // global position.
   const uint8_t* find(const Samples& samples, const Batch& batch, int64_t i) const;
+  const uint8_t* find(const Samples& samples, int64_t sample, int64_t position) const;
   void copy_target(const Batch& batch, int64_t i) const;
   void convert(const Batch& batch, int64_t begin, int64_t end) const;
   // Asks the kernel to read the samples in indices_ from `first` to `end` - 1.

@@ -11,8 +11,10 @@ constexpr double kMnistMean = 0.1307;
 constexpr double kMnistStd = 0.3081;
 constexpr int64_t kMostMapped = 10'000;
 
-// Sums of one channel or column.
+// Sums of one channel or column. The shift is subtracted from each value, because
+// squares of large values would round off a small variance.
 struct Sums {
+  double shift = 0;
   double count = 0;
   double sum = 0;
   double squares = 0;
@@ -20,6 +22,7 @@ struct Sums {
   std::vector<int64_t> counts = std::vector<int64_t>(256);
 
   void add(double value, double times = 1) {
+    value -= shift;
     count += times;
     sum += times * value;
     squares += times * value * value;
@@ -27,13 +30,17 @@ struct Sums {
 };
 
 void add(Sums& sums, ElementType type, const uint8_t* from, int64_t count) {
-  if (type == ElementType::uint8) {
+  const auto* numbers = reinterpret_cast<const float*>(from);
+  const bool is_byte = type == ElementType::uint8;
+  if (sums.count == 0) {
+    sums.shift = is_byte ? from[0] / 255.0 : numbers[0];
+  }
+  if (is_byte) {
     for (int64_t i = 0; i < count; ++i) {
       ++sums.counts[from[i]];
     }
     return;
   }
-  const auto* numbers = reinterpret_cast<const float*>(from);
   for (int64_t i = 0; i < count; ++i) {
     sums.add(numbers[i]);
   }
@@ -47,12 +54,15 @@ std::vector<Sums> sums_of(const Dataset& data) {
   const int64_t slices = divides ? shape[0] : 1;
   const int64_t each = inputs.numel() / slices;
   const int64_t distance =
-      inputs.is_mapped ? std::max<int64_t>(1, data.size / kMostMapped) : 1;
+      inputs.is_mapped ? (data.size + kMostMapped - 1) / kMostMapped : 1;
   std::vector<Sums> all(static_cast<size_t>(slices));
   for (int64_t i = 0; i < data.size; i += distance) {
     const uint8_t* from = inputs.at(data.place_of(i));
     for (auto& sums : all) {
       add(sums, inputs.type, from, each);
+      if (!std::isfinite(sums.sum)) {
+        fail_not_finite(data, i);
+      }
       from += each * static_cast<int64_t>(size_of(inputs.type));
     }
   }
@@ -73,7 +83,7 @@ Normalization measure_normalization(const Dataset& data) {
     }
     const double mean = sums.sum / sums.count;
     const double variance = sums.squares / sums.count - mean * mean;
-    found.mean.push_back(mean);
+    found.mean.push_back(sums.shift + mean);
     found.std.push_back(variance > 0 ? std::sqrt(variance) : 1);
   }
   return found;

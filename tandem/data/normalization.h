@@ -17,7 +17,8 @@ struct Normalization {
 /// Measures the samples of a data set: each channel of images of channels x height x
 /// width, each column of samples with one size, otherwise all numbers together. A
 /// standard deviation of 0 becomes 1. Reads at most 10,000 samples of a mapped file, at
-/// equal distances. Indices have the mean 0 and the standard deviation 1.
+/// equal distances. Indices have the mean 0 and the standard deviation 1. Throws
+/// DataError if a number is not finite.
 [[nodiscard]] Normalization measure_normalization(const Dataset& data);
 
 /// Replaces the words of DataOptions::mean and std by numbers: by those of

@@ -39,19 +39,6 @@ constexpr size_t kPageBytes = 4096;
 constexpr Dataset DatasetSplits::*kParts[] = {
     &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
-// Returns all settings on which the result of load_dataset() depends, as one line.
-std::string key_of(const DataRequest& request) {
-  const DataOptions& options = request.options;
-  std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
-      request.wants_values, request.ignore_index, options.mean.text(),
-      options.std.text(), options.test_fraction, options.validation, options.block_size,
-      options.image_size, options.shape, options.target, options.source,
-      request.columns);
-  std::replace(key.begin(), key.end(), '\n', ' ');
-  return key;
-}
-
 size_t whole_pages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
@@ -92,7 +79,7 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
       const auto splits = load_dataset(request, deadline);
       // Processes share the pages of a mapped file without a copy.
       if (!splits.train.inputs.is_mapped) {
-        write_splits(memory, key_of(request), splits);
+        write_splits(memory, prepared_data_key(request), splits);
         fcntl(memory, F_ADD_SEALS, kSeals);
       }
     } catch (const std::exception& error) {
@@ -226,6 +213,18 @@ std::optional<DatasetSplits> find_prepared(
 
 }  // namespace
 
+std::string prepared_data_key(const DataRequest& request) {
+  const DataOptions& options = request.options;
+  std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
+      request.wants_values, request.ignore_index, request.holds_out_test,
+      options.mean.text(), options.std.text(), options.test_fraction,
+      options.validation, options.block_size, options.image_size, options.shape,
+      options.target, options.source, request.columns);
+  std::replace(key.begin(), key.end(), '\n', ' ');
+  return key;
+}
+
 DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds timeout) {
   int ends[2];
   // A name with a line break is not possible, because the description has one line for
@@ -270,7 +269,7 @@ Variables DataReader::variables() const {
 DatasetSplits load_prepared_dataset(
     const DataRequest& request, const Deadline& deadline) {
   const std::string& source = request.options.source;
-  if (auto splits = find_prepared(key_of(request), source, deadline)) {
+  if (auto splits = find_prepared(prepared_data_key(request), source, deadline)) {
     log_debug("[data] '" + source + "' is in memory that ranks share");
     return std::move(*splits);
   }

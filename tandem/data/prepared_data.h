@@ -10,6 +10,10 @@
 
 namespace tandem {
 
+/// Returns all settings on which the result of load_dataset() depends, as one line.
+/// Prepared data begin with this line, and are used only for an equal request.
+[[nodiscard]] std::string prepared_data_key(const DataRequest& request);
+
 /// Reads a data set once for all workers (rank processes) of this host, while the
 /// workers start.
 ///

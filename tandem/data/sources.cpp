@@ -66,7 +66,9 @@ int64_t largest_class(const Dataset& data, int64_t ignored) {
             "change the target, or set --ignore-index",
             data.name, i, label));
       }
-      largest = std::max(largest, label);
+      if (label != ignored) {
+        largest = std::max(largest, label);
+      }
     }
   }
   return largest;

@@ -164,6 +164,13 @@ void set_targets(
               (!categories.empty() || are_classes(values));
   }
   if (*classes && is_single) {
+    if (!are_classes(values)) {
+      throw DataError(fmt::format(
+          "[data] the target column '{}' of '{}' has other numbers than the classes of "
+          "the training part, expected whole numbers from 0 on; change the targets, or "
+          "--loss to mse",
+          table.columns[roles.targets[0]].name, request.options.source));
+    }
     set_classes(data, values);
     data.class_names = categories;
     return;

@@ -1,6 +1,7 @@
-// Memory that a worker inherits as its data set. A data set that is accepted lies
-// inside the memory for any header; otherwise the worker reads the files, which do not
-// exist here.
+// Memory that a worker inherits as its data set. The input is the header after its
+// first line, so new settings do not make the corpus invalid. A data set that is
+// accepted lies inside the memory for any header; otherwise the worker reads the files,
+// which do not exist here.
 
 #include <fcntl.h>
 
@@ -58,9 +59,11 @@ void look_at(const Dataset& split, size_t& offset, size_t end) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const size_t end = offer({reinterpret_cast<const char*>(data), size});
+  const DataRequest request(kName);
+  const std::string header(reinterpret_cast<const char*>(data), size);
+  const size_t end = offer(prepared_data_key(request) + "\n" + header);
   fuzz::accepts([&] {
-    const auto splits = load_prepared_dataset(DataRequest(kName));
+    const auto splits = load_prepared_dataset(request);
     // After the header, which has at least one page.
     size_t offset = kPageBytes;
     look_at(splits.train, offset, end);
