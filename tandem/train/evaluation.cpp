@@ -141,7 +141,13 @@ Dataset load_part(
   if (!options.data.empty()) {
     request.options.source = options.data;
   }
-  request.options.limit = options.limit;
+  // The training and validation parts of the run depend on its limit.
+  if (is_other || options.part == DataPart::test) {
+    request.options.limit = 0;
+  }
+  if (options.part == DataPart::test) {
+    request.options.validation = 0;
+  }
   if (!options.needs_targets && is_other && is_file_of_inputs(options.data)) {
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
@@ -152,9 +158,10 @@ Dataset load_part(
     throw ConfigError("[data] the run has no validation part; choose another --split");
   }
   const bool takes_all = splits.test.size == 0;
-  return options.part == DataPart::validation           ? splits.validation
-         : options.part == DataPart::train || takes_all ? splits.train
-                                                        : splits.test;
+  const Dataset& part = options.part == DataPart::validation ? splits.validation
+                        : options.part == DataPart::train || takes_all ? splits.train
+                                                                       : splits.test;
+  return first_samples(part, options.limit);
 }
 
 // Gives samples without targets targets of 0, because an evaluation computes a loss.
@@ -257,7 +264,10 @@ TestReport evaluate_checkpoint(
         LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
-        return evaluate_alone(parts, data, loading, has_targets, options.after_batch);
+        TestReport report =
+            evaluate_alone(parts, data, loading, has_targets, options.after_batch);
+        report.part = options.part;
+        return report;
       });
 }
 

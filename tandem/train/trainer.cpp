@@ -148,7 +148,7 @@ class Trainer {
       }
     }
     finish_saving();
-    if (test.is_validation) {
+    if (test.part == DataPart::validation) {
       test = evaluate_now(data_.test);
     }
     write_trace();
@@ -446,7 +446,7 @@ class Trainer {
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
-    report.is_validation = &data == &data_.validation;
+    report.part = &data == &data_.validation ? DataPart::validation : DataPart::test;
     report.samples = position_.epoch * data_.train.size +
                      std::min(position_.samples_in_epoch, data_.train.size);
     reporter_.show(report);
