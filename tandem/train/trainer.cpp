@@ -571,6 +571,18 @@ class Trainer {
   Trace trace_;
 };
 
+// Throws ConfigError if --patience or --keep-best have no samples to evaluate.
+void check_can_be_watched(const RunConfig& config, const DatasetSplits& data) {
+  if ((config.training.patience > 0 || config.output.keep_best) &&
+      data.test.size == 0 && data.validation.size == 0) {
+    throw ConfigError(
+        "[train] '" + data.train.name +
+        "' has neither a test part nor a validation part, expected samples for " +
+        (config.output.keep_best ? "keep_best" : "patience") +
+        "; add samples, or leave out the setting");
+  }
+}
+
 }  // namespace
 
 Summary train(
@@ -586,6 +598,7 @@ Summary train(
   // Labels of both parts must be classes of the training part, as the model's outputs
   // are.
   const int64_t ignored = config.model.ignore_index;
+  check_can_be_watched(config, data);
   for (const auto* part : {&data.train, &data.test, &data.validation}) {
     check_samples(*part, data.train.num_classes, ignored);
   }
