@@ -56,6 +56,23 @@ bool take(std::istream& in, std::vector<double>& numbers, size_t most) {
   return in && count <= most;
 }
 
+// Texts can have line breaks, so their lengths precede them.
+void put(const std::string& text, std::ostream& out) {
+  out << text.size() << ' ' << text << '\n';
+}
+
+bool take(std::istream& in, std::string& text, size_t most) {
+  size_t size = 0;
+  in >> size;
+  in.ignore();
+  if (!in || size > most) {
+    return false;
+  }
+  text.resize(size);
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  return static_cast<bool>(in.ignore());
+}
+
 bool take(std::istream& in, Samples& samples) {
   int type = 0;
   size_t num_sizes = 0;
@@ -76,8 +93,8 @@ bool take(std::istream& in, Samples& samples) {
 std::string describe(const Dataset& data) {
   const DataHashes hashes = hashes_of(data);
   std::ostringstream out;
-  out << data.name << '\n'
-      << hashes.inputs << ' ' << hashes.targets << '\n'
+  put(data.name, out);
+  out << hashes.inputs << ' ' << hashes.targets << '\n'
       << data.size << ' ' << data.num_classes << ' ' << data.tokens << ' '
       << data.is_sequence << ' ' << data.is_loadable << ' ' << data.class_names.size()
       << '\n';
@@ -86,15 +103,18 @@ std::string describe(const Dataset& data) {
   put(data.mean, out);
   put(data.std, out);
   for (const auto& name : data.class_names) {
-    out << name << '\n';
+    put(name, out);
   }
+  put(data.columns, out);
   return out.str();
 }
 
 std::optional<Dataset> read_description(std::istream& in, size_t most) {
   Dataset data;
-  std::getline(in, data.name);
   size_t num_names = 0;
+  if (!take(in, data.name, most)) {
+    return std::nullopt;
+  }
   in >> data.hashes.inputs >> data.hashes.targets >> data.size >> data.num_classes >>
       data.tokens >> data.is_sequence >> data.is_loadable >> num_names;
   if (!take(in, data.inputs) || !take(in, data.targets) || !take(in, data.mean, most) ||
@@ -102,11 +122,12 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
       !fits(data.inputs, data.size, most) || !fits(data.targets, data.size, most)) {
     return std::nullopt;
   }
-  in.ignore();
-  for (size_t i = 0; i < num_names && in; ++i) {
-    std::getline(in, data.class_names.emplace_back());
+  for (size_t i = 0; i < num_names; ++i) {
+    if (!take(in, data.class_names.emplace_back(), most)) {
+      return std::nullopt;
+    }
   }
-  return in ? std::optional(data) : std::nullopt;
+  return take(in, data.columns, most) ? std::optional(data) : std::nullopt;
 }
 
 }  // namespace tandem
