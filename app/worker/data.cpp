@@ -76,10 +76,10 @@ void describe(const char* part, const Dataset& data) {
   if (data.has_classes()) {
     fmt::print("; {} classes\n", data.num_classes);
   } else {
-    fmt::print("; {} values\n", data.num_classes);
+    fmt::print("; {} value{}\n", data.num_classes, data.num_classes == 1 ? "" : "s");
   }
   print_batch(data);
-  if (data.has_classes()) {
+  if (data.has_classes() && !data.tokens) {
     print_classes(data);
   }
 }

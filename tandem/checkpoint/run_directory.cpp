@@ -171,7 +171,7 @@ void RunDirectory::add(const TrainReport& report) {
 void RunDirectory::add(const TestReport& report) {
   ordered_json json;
   json["format_version"] = kFormatVersion;
-  const std::string part = report.is_validation ? "validation" : "test";
+  const std::string part = name_of(report.part);
   json["kind"] = part;
   json["epoch"] = report.epoch + 1;
   json["step"] = report.step;

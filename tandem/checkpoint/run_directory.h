@@ -8,6 +8,7 @@
 
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
+#include "tandem/data/dataset.h"
 
 namespace tandem {
 
@@ -43,14 +44,14 @@ struct TestReport {
   int64_t samples = 0;
   // Training time until the evaluation, in seconds.
   double train_seconds = 0;
-  // True: result on the validation part instead of the test part.
-  bool is_validation = false;
-  // Mean test loss per sample; if a sample has several targets, per target.
+  // Part of the data set on which the model was evaluated.
+  DataPart part = DataPart::test;
+  // Mean loss per sample; if a sample has several targets, per target.
   double loss = 0;
-  // Metric of the loss, and its value on the test samples.
+  // Metric of the loss, and its value on the samples.
   const Metric* metric = &kAccuracy;
   double metric_value = 0;
-  // Number of correct test samples, or 0 if the metric is not a percentage, and number
+  // Number of correct samples, or 0 if the metric is not a percentage, and number
   // of all evaluated test samples. If a sample has several targets, numbers of targets.
   int64_t correct = 0;
   int64_t count = 0;

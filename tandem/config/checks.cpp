@@ -150,6 +150,25 @@ void check_divided_batch(const RunConfig& config) {
   }
 }
 
+// Throws ConfigError if --patience or --keep-best would have no effect.
+void check_watched_evaluations(const RunConfig& config) {
+  const auto& output = config.output;
+  const int64_t epochs = config.training.epochs;
+  if (output.keep_best && output.out.empty()) {
+    throw ConfigError(
+        "[config] keep_best is true, but out is empty, so no checkpoint is saved; name "
+        "the run directory with --out, or use --no-keep-best");
+  }
+  if (epochs > 1 && output.eval_every >= epochs &&
+      (config.training.patience > 0 || output.keep_best)) {
+    throw ConfigError(fmt::format(
+        "[config] {} compares evaluations, but eval_every is {}, so {} epochs have "
+        "only "
+        "one evaluation; lower --eval-every",
+        output.keep_best ? "keep_best" : "patience", output.eval_every, epochs));
+  }
+}
+
 void check_one_host(const RunConfig& config) {
   if (config.ranks.nnodes == 1) {
     return;
@@ -239,6 +258,7 @@ void check(const RunConfig& config) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");
   }
+  check_watched_evaluations(config);
   check_strategy(config);
   check_divided_batch(config);
   check_device(config);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
@@ -83,6 +84,19 @@ void check_classes(
   }
 }
 
+void check_values(const Dataset& data, int64_t i) {
+  const int64_t sample = i + data.first_held;
+  const int64_t numel = data.targets.numel();
+  const auto* values =
+      reinterpret_cast<const float*>(data.targets.at(data.place_of(sample)));
+  if (!std::all_of(values, values + numel, [](float x) { return std::isfinite(x); })) {
+    throw DataError(fmt::format(
+        "[data] sample {} of '{}' has a target that is not finite, expected finite "
+        "numbers; remove the sample or replace the number",
+        sample, data.name));
+  }
+}
+
 }  // namespace
 
 Dataset first_samples(Dataset data, int64_t limit) {
@@ -113,9 +127,11 @@ void check_samples(
   check_bytes(data, "inputs", data.inputs, end);
   check_bytes(data, "targets", data.targets, end);
   const bool fit = data.targets.type == ElementType::uint8 && num_classes > 255;
-  if (data.has_classes() && !fit) {
-    for (int64_t i = 0; i < held; ++i) {
+  for (int64_t i = 0; i < held && !fit; ++i) {
+    if (data.has_classes()) {
       check_classes(data, i, num_classes, ignored);
+    } else {
+      check_values(data, i);
     }
   }
 }

@@ -120,7 +120,7 @@ struct DatasetSplits {
 
 /// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.
 /// Also throws it if a target is a class that is neither from 0 to `num_classes` - 1
-/// nor `ignored`.
+/// nor `ignored`. Throws DataError if a target is a number that is not finite.
 void check_samples(
     const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored = {});
 

@@ -89,10 +89,12 @@ Dataset hold_out(
   const auto count =
       static_cast<int64_t>(std::lround(fraction * static_cast<double>(whole.size)));
   if (count < 1 || count >= whole.size) {
+    std::string flag = "--" + setting;
+    std::replace(flag.begin(), flag.end(), '_', '-');
     throw ConfigError(fmt::format(
         "[data] {} is {}, which is {} of the {} samples of '{}', expected some but not "
         "all samples; change {}, or use more data",
-        setting, fraction, count, whole.size, whole.name, setting));
+        setting, fraction, count, whole.size, whole.name, flag));
   }
   if (whole.is_sequence) {
     return end_of(whole, count);

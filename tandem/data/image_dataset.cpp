@@ -60,29 +60,6 @@ Dataset load_folder(
   return data;
 }
 
-// Replaces the classes of the test part by the training part's numbers of the same
-// names.
-void rename_classes(Dataset& test, const Dataset& train) {
-  std::vector<int64_t> numbers;
-  for (const auto& name : test.class_names) {
-    const auto& names = train.class_names;
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      throw DataError(fmt::format(
-          "[data] '{}': the test part has the class '{}', which the training part "
-          "lacks; add a folder of training images, or remove the test folder",
-          train.name, name));
-    }
-    numbers.push_back(found - names.begin());
-  }
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < test.size; ++i) {
-    labels.push_back(numbers[static_cast<size_t>(test.targets.integer(i))]);
-  }
-  test.targets.bytes = std::move(labels);
-  test.class_names = train.class_names;
-}
-
 void check_same_size(const Dataset& train, const Dataset& test) {
   if (train.inputs.shape != test.inputs.shape) {
     throw DataError(fmt::format(
@@ -94,6 +71,29 @@ void check_same_size(const Dataset& train, const Dataset& test) {
 }
 
 }  // namespace
+
+void rename_classes(Dataset& part, const std::vector<std::string>& names) {
+  std::vector<int64_t> numbers;
+  for (const auto& name : part.class_names) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      throw DataError(fmt::format(
+          "[data] '{}' has the class '{}', expected a class of the training part{}; "
+          "rename or remove its folder",
+          part.name, name, did_you_mean(name, names)));
+    }
+    numbers.push_back(found - names.begin());
+  }
+  std::vector<int64_t> labels;
+  // Also targets of other parts, because parts can share them (Dataset::places).
+  const size_t count = part.targets.bytes.size() / size_of(part.targets.type);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t number = part.targets.integer(static_cast<int64_t>(i));
+    labels.push_back(numbers[static_cast<size_t>(number)]);
+  }
+  part.targets.bytes = std::move(labels);
+  part.class_names = names;
+}
 
 bool has_image_folders(const std::string& path) {
   std::error_code error;
@@ -119,7 +119,7 @@ DatasetSplits load_image_folders(const DataRequest& request, const Deadline& dea
   if (is_folder(test)) {
     const auto channels = static_cast<int>(splits.train.inputs.shape[0]);
     splits.test = load_folder(test, request, channels, deadline);
-    rename_classes(splits.test, splits.train);
+    rename_classes(splits.test, splits.train.class_names);
     check_same_size(splits.train, splits.test);
   }
   return splits;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tandem/base/deadline.h"
 #include "tandem/data/load_dataset.h"
@@ -18,5 +19,9 @@ namespace tandem {
 /// class that the training part lacks. Throws the errors of read_image_folder().
 [[nodiscard]] DatasetSplits load_image_folders(
     const DataRequest& request, const Deadline& deadline);
+
+/// Replaces the classes of a part of an image folder by the indices of the same names
+/// in `names`. Throws DataError if `names` lacks a class.
+void rename_classes(Dataset& part, const std::vector<std::string>& names);
 
 }  // namespace tandem

@@ -22,6 +22,8 @@ struct DataRequest {
   // True: if the files have no test part, samples are held out. False: the training
   // part then has all samples, and the test part has none.
   bool holds_out_test = true;
+  // False: another process has already logged which samples are the test part.
+  bool logs_parts = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
   std::string columns;

@@ -36,6 +36,10 @@ constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
 // data.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
+// Marks before the key if an error follows instead of data sets. A key begins with a
+// digit.
+constexpr const char* kConfigError = "ConfigError ";
+constexpr const char* kDataError = "DataError ";
 constexpr Dataset DatasetSplits::*kParts[] = {
     &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
@@ -69,19 +73,39 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   }
 }
 
-// Runs in the child process. Reports no errors, because the ranks then read the files
-// and report the same errors.
+// Writes an error of load_dataset(), which the ranks then throw.
+void write_error(
+    int fd, const char* kind, const std::string& key, const std::exception& error) {
+  const std::string text = kind + key + '\n' + error.what();
+  write_pages(fd, text.c_str(), text.size() + 1);
+}
+
+// Writes the data set or an error. Writes nothing for samples of a mapped file, whose
+// pages processes share without a copy.
+void read_into(int memory, const DataRequest& request, const Deadline& deadline) {
+  const std::string key = prepared_data_key(request);
+  DatasetSplits splits;
+  try {
+    splits = load_dataset(request, deadline);
+  } catch (const ConfigError& error) {
+    return write_error(memory, kConfigError, key, error);
+  } catch (const DataError& error) {
+    return write_error(memory, kDataError, key, error);
+  }
+  if (!splits.train.inputs.is_mapped) {
+    write_splits(memory, key, splits);
+  }
+}
+
+// Runs in the child process. Reports no error of writing, because the ranks then read
+// the files.
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     try {
-      const auto splits = load_dataset(request, deadline);
-      // Processes share the pages of a mapped file without a copy.
-      if (!splits.train.inputs.is_mapped) {
-        write_splits(memory, prepared_data_key(request), splits);
-        fcntl(memory, F_ADD_SEALS, kSeals);
-      }
+      read_into(memory, request, deadline);
+      fcntl(memory, F_ADD_SEALS, kSeals);
     } catch (const std::exception& error) {
       log_debug(std::string("[data] not prepared: ") + error.what());
     }
@@ -169,6 +193,21 @@ bool take_pages(const Bytes& all, size_t& offset, int64_t bytes, Bytes& taken) {
   return true;
 }
 
+// Throws the error that the child wrote, if it wrote one.
+void throw_error_of(
+    std::istream& lines, const std::string& its_key, const std::string& key) {
+  std::string message;
+  if (!std::getline(lines, message) || message.rfind('[', 0) != 0) {
+    return;
+  }
+  if (its_key == kConfigError + key) {
+    throw ConfigError(message);
+  }
+  if (its_key == kDataError + key) {
+    throw DataError(message);
+  }
+}
+
 std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key) {
   const auto* end = std::find(all.begin(), all.end(), uint8_t{0});
   const std::string head(all.begin(), end);
@@ -176,6 +215,7 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
   std::string its_key;
   std::getline(lines, its_key);
   if (end == all.end() || its_key != key) {
+    throw_error_of(lines, its_key, key);
     return std::nullopt;
   }
   DatasetSplits splits;
@@ -200,14 +240,11 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
 }
 
 std::optional<DatasetSplits> find_prepared(
-    const std::string& key, const std::string& name, const Deadline& deadline) {
-  const auto offer = take_offer();
-  if (!offer) {
-    return std::nullopt;
-  }
-  wait_for_child(*offer, name, deadline);
-  const Bytes all = map_memory(offer->memory);
-  close(offer->memory);
+    const Offer& offer, const std::string& key, const std::string& name,
+    const Deadline& deadline) {
+  wait_for_child(offer, name, deadline);
+  const Bytes all = map_memory(offer.memory);
+  close(offer.memory);
   return all.empty() ? std::nullopt : splits_in(all, key);
 }
 
@@ -269,11 +306,17 @@ Variables DataReader::variables() const {
 DatasetSplits load_prepared_dataset(
     const DataRequest& request, const Deadline& deadline) {
   const std::string& source = request.options.source;
-  if (auto splits = find_prepared(prepared_data_key(request), source, deadline)) {
-    log_debug("[data] '" + source + "' is in memory that ranks share");
-    return std::move(*splits);
+  const auto offer = take_offer();
+  if (offer) {
+    const std::string key = prepared_data_key(request);
+    if (auto splits = find_prepared(*offer, key, source, deadline)) {
+      log_debug("[data] '" + source + "' is in memory that ranks share");
+      return std::move(*splits);
+    }
   }
-  auto splits = load_dataset(request, deadline);
+  DataRequest mine = request;
+  mine.logs_parts = !offer;
+  auto splits = load_dataset(mine, deadline);
   for (const auto part : kParts) {
     (splits.*part).hashes = hashes_of(splits.*part);
   }

@@ -20,7 +20,8 @@ namespace tandem {
 /// A child process decompresses and hashes the files while the workers load LibTorch,
 /// which takes longer. It writes the data to anonymous memory that the workers inherit
 /// and map. An environment variable passes the descriptor of the memory to the workers.
-/// If the child fails, the workers read the files themselves and report the error.
+/// If load_dataset() throws in the child, the workers throw the same error. If the
+/// child fails otherwise, the workers read the files themselves.
 ///
 /// Construct the object while there are no other threads, because it forks. If the
 /// process calls exec, the destructor does not run. The child then ends when it has

@@ -129,6 +129,10 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
     train.num_classes = splits.test.num_classes = train.targets.numel();
     return;
   }
+  // Bytes of a text. The test part may have bytes that the training part lacks.
+  if (train.tokens) {
+    return;
+  }
   train.num_classes = largest_class(train, ignored) + 1;
   const int64_t largest = largest_class(splits.test, ignored);
   if (largest >= train.num_classes) {

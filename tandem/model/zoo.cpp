@@ -1,5 +1,8 @@
 // Models of the five tutorials, with Python's names of parameters.
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include "tandem/base/error.h"
 #include "tandem/model/layer_kinds.h"
 #include "tandem/model/model.h"
@@ -10,6 +13,12 @@ namespace {
 
 // Returns the number of features after these layers, which end with flatten().
 int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
+  if (o.input.size() != 3) {
+    throw ConfigError(fmt::format(
+        "[model] a sample has the shape {}, expected channels x height x width for "
+        "this model's convolutions; set --shape such as 1,28,28, or change --model",
+        fmt::join(o.input, "x")));
+  }
   const InputShape image = image_of(o.input);
   InputShape shape = image;
   for (const auto& layer : layers) {

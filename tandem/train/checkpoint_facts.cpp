@@ -94,6 +94,7 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"block_size", std::to_string(config.data.block_size)},
       {"test_fraction", fmt::format("{}", config.data.test_fraction)},
       {"validation", fmt::format("{}", config.data.validation)},
+      {"limit", std::to_string(config.data.limit)},
       {"seed", std::to_string(config.training.seed)},
   };
   if (config.model.kind == ModelKind::file) {
@@ -110,7 +111,7 @@ RunConfig config_from(const CheckpointFacts& facts) {
   // A checkpoint of an older version lacks some of these.
   for (const char* key :
        {"ignore_index", "target", "shape", "image_size", "block_size", "test_fraction",
-        "validation", "seed"}) {
+        "validation", "limit", "seed"}) {
     if (facts.count(key) > 0) {
       set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
     }

@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/data/image_dataset.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
@@ -132,6 +133,22 @@ void check_is_whole(const CheckpointEvaluation& options) {
   }
 }
 
+// Gives the samples of another folder of images the classes of the training, because
+// each folder numbers its own classes. If the training lacks a class and targets are
+// not needed, removes the targets.
+void match_classes(Dataset& data, const Dataset& format, bool needs_targets) {
+  const auto& names = format.class_names;
+  const auto is_known = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto& found = data.class_names;
+  if (needs_targets || std::all_of(found.begin(), found.end(), is_known)) {
+    rename_classes(data, names);
+  } else {
+    data.targets.bytes = {};
+  }
+}
+
 Dataset load_part(
     const CheckpointEvaluation& options, const RunConfig& config,
     const Dataset& format) {
@@ -141,7 +158,13 @@ Dataset load_part(
   if (!options.data.empty()) {
     request.options.source = options.data;
   }
-  request.options.limit = options.limit;
+  // The training and validation parts of the run depend on its limit.
+  if (is_other || options.part == DataPart::test) {
+    request.options.limit = 0;
+  }
+  if (options.part == DataPart::test) {
+    request.options.validation = 0;
+  }
   if (!options.needs_targets && is_other && is_file_of_inputs(options.data)) {
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
@@ -152,9 +175,14 @@ Dataset load_part(
     throw ConfigError("[data] the run has no validation part; choose another --split");
   }
   const bool takes_all = splits.test.size == 0;
-  return options.part == DataPart::validation           ? splits.validation
-         : options.part == DataPart::train || takes_all ? splits.train
-                                                        : splits.test;
+  Dataset part = options.part == DataPart::validation           ? splits.validation
+                 : options.part == DataPart::train || takes_all ? splits.train
+                                                                : splits.test;
+  if (part.class_names != format.class_names &&
+      has_image_folders(request.options.source)) {
+    match_classes(part, format, options.needs_targets);
+  }
+  return first_samples(std::move(part), options.limit);
 }
 
 // Gives samples without targets targets of 0, because an evaluation computes a loss.
@@ -257,7 +285,10 @@ TestReport evaluate_checkpoint(
         LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);
-        return evaluate_alone(parts, data, loading, has_targets, options.after_batch);
+        TestReport report =
+            evaluate_alone(parts, data, loading, has_targets, options.after_batch);
+        report.part = options.part;
+        return report;
       });
 }
 

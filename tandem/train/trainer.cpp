@@ -148,7 +148,7 @@ class Trainer {
       }
     }
     finish_saving();
-    if (test.is_validation) {
+    if (test.part == DataPart::validation) {
       test = evaluate_now(data_.test);
     }
     write_trace();
@@ -446,7 +446,7 @@ class Trainer {
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
-    report.is_validation = &data == &data_.validation;
+    report.part = &data == &data_.validation ? DataPart::validation : DataPart::test;
     report.samples = position_.epoch * data_.train.size +
                      std::min(position_.samples_in_epoch, data_.train.size);
     reporter_.show(report);
@@ -571,6 +571,18 @@ class Trainer {
   Trace trace_;
 };
 
+// Throws ConfigError if --patience or --keep-best have no samples to evaluate.
+void check_can_be_watched(const RunConfig& config, const DatasetSplits& data) {
+  if ((config.training.patience > 0 || config.output.keep_best) &&
+      data.test.size == 0 && data.validation.size == 0) {
+    throw ConfigError(
+        "[train] '" + data.train.name +
+        "' has neither a test part nor a validation part, expected samples for " +
+        (config.output.keep_best ? "keep_best" : "patience") +
+        "; add samples, or leave out the setting");
+  }
+}
+
 }  // namespace
 
 Summary train(
@@ -586,6 +598,7 @@ Summary train(
   // Labels of both parts must be classes of the training part, as the model's outputs
   // are.
   const int64_t ignored = config.model.ignore_index;
+  check_can_be_watched(config, data);
   for (const auto* part : {&data.train, &data.test, &data.validation}) {
     check_samples(*part, data.train.num_classes, ignored);
   }

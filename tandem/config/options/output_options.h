@@ -106,7 +106,8 @@ struct OutputOptions {
         .between(0, kMany);
     table.add(
         "keep_best", &O::keep_best,
-        "also keep the checkpoint with the lowest test loss, as checkpoints/best");
+        "also keep the checkpoint with the lowest loss of the validation part (of the "
+        "test part without --validation), as checkpoints/best");
     table.add(
         "on_save_error", &O::on_save_error,
         "reaction to a checkpoint that cannot be written");

@@ -76,8 +76,9 @@ struct TrainingOptions {
     table
         .add(
             "patience", &O::patience,
-            "the run ends after this many evaluations without a lower test loss; 0: "
-            "train all epochs")
+            "the run ends after this many evaluations without a lower loss of the "
+            "validation part (of the test part without --validation); 0: train all "
+            "epochs")
         .between(0, 1e9);
   }
 };

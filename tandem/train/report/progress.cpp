@@ -56,9 +56,10 @@ std::string describe(const TestReport& report, int decimals) {
                                       "{}/{} ({:.{}f}%)", report.correct, report.count,
                                       report.metric_value, decimals)
                                 : fmt::format("{:.4f}", report.metric_value);
+  std::string part = name_of(report.part);
+  part[0] = static_cast<char>(std::toupper(part[0]));
   return fmt::format(
-      "{} set: Average loss: {:.4f}, {}: {}",
-      report.is_validation ? "Validation" : "Test", report.loss, name, value);
+      "{} set: Average loss: {:.4f}, {}: {}", part, report.loss, name, value);
 }
 
 void print_join_line(const RunConfig& config, const RankEnv& env) {
