@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/data/class_names.h"
 #include "tandem/data/images/image_folder.h"
 
 namespace tandem {
@@ -60,29 +60,6 @@ Dataset load_folder(
   return data;
 }
 
-// Replaces the classes of the test part by the training part's numbers of the same
-// names.
-void rename_classes(Dataset& test, const Dataset& train) {
-  std::vector<int64_t> numbers;
-  for (const auto& name : test.class_names) {
-    const auto& names = train.class_names;
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      throw DataError(fmt::format(
-          "[data] '{}': the test part has the class '{}', which the training part "
-          "lacks; add a folder of training images, or remove the test folder",
-          train.name, name));
-    }
-    numbers.push_back(found - names.begin());
-  }
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < test.size; ++i) {
-    labels.push_back(numbers[static_cast<size_t>(test.targets.integer(i))]);
-  }
-  test.targets.bytes = std::move(labels);
-  test.class_names = train.class_names;
-}
-
 void check_same_size(const Dataset& train, const Dataset& test) {
   if (train.inputs.shape != test.inputs.shape) {
     throw DataError(fmt::format(
@@ -119,7 +96,7 @@ DatasetSplits load_image_folders(const DataRequest& request, const Deadline& dea
   if (is_folder(test)) {
     const auto channels = static_cast<int>(splits.train.inputs.shape[0]);
     splits.test = load_folder(test, request, channels, deadline);
-    rename_classes(splits.test, splits.train);
+    renumber_classes(splits.test, splits.train.class_names, "the training part");
     check_same_size(splits.train, splits.test);
   }
   return splits;

@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/data/class_names.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
@@ -150,6 +151,9 @@ Dataset load_part(
   auto splits = load_dataset(request);
   if (options.part == DataPart::validation && splits.validation.size == 0) {
     throw ConfigError("[data] the run has no validation part; choose another --split");
+  }
+  for (auto* part : {&splits.train, &splits.test, &splits.validation}) {
+    renumber_classes(*part, format.class_names, "the checkpoint");
   }
   const bool takes_all = splits.test.size == 0;
   return options.part == DataPart::validation           ? splits.validation
