@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/class_names.h"
 #include "tandem/data/load_dataset.h"
@@ -117,18 +115,11 @@ StepContext evaluation_context() {
   return context;
 }
 
-// Returns whether `path` is a file that load_inputs() reads.
-bool is_file_of_inputs(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) && !ends_with(path, ".npz") &&
-         !ends_with(path, ".txt");
-}
-
 void check_is_whole(const CheckpointEvaluation& options) {
   if (options.part != DataPart::test) {
     throw ConfigError(fmt::format(
-        "[predict] --split is {}, but '{}' is a file of inputs, which has no parts; "
-        "leave out --split",
+        "[predict] --split is {}, but '{}' has only inputs, without parts; leave out "
+        "--split",
         name_of(options.part), options.data));
   }
 }
@@ -138,12 +129,16 @@ Dataset load_part(
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
+  request.keeps_files = !options.needs_targets;
   const bool is_other = !options.data.empty() && options.data != request.options.source;
+  if (is_other && format.has_images()) {
+    request.channels = format.inputs.shape[0];
+  }
   if (!options.data.empty()) {
     request.options.source = options.data;
   }
   request.options.limit = options.limit;
-  if (!options.needs_targets && is_other && is_file_of_inputs(options.data)) {
+  if (!options.needs_targets && is_other && has_inputs(options.data)) {
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
   }
