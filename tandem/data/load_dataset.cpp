@@ -61,11 +61,12 @@ void check_exists(const std::string& source) {
       join(names) + did_you_mean(source, names));
 }
 
-void hold_out_test(DatasetSplits& splits, double fraction) {
+void hold_out_test(DatasetSplits& splits, const DataRequest& request) {
+  const double fraction = request.options.test_fraction;
   Dataset& train = splits.train;
   const int64_t all = train.size;
   splits.test = hold_out(train, fraction, kTestSeed, "test_fraction");
-  if (thread_rank() == 0) {
+  if (!request.is_announced) {
     log_info(fmt::format(
         "'{}' has no test part, so {} of its {} samples are the test part "
         "(--test-fraction {})",
@@ -138,7 +139,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
     convert_to_values(splits.test);
   }
   if (splits.test.size == 0 && request.holds_out_test) {
-    hold_out_test(splits, options.test_fraction);
+    hold_out_test(splits, request);
   }
   if (!splits.train.has_classes() || (source != nullptr && source->is_measured)) {
     count_classes(splits, request.ignore_index);

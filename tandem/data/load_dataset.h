@@ -30,6 +30,8 @@ struct DataRequest {
   int64_t channels = 0;
   // True: sets Dataset::files.
   bool keeps_files = false;
+  // True: another process has loaded the same data and has printed the messages.
+  bool is_announced = false;
 
   DataRequest() = default;
   /// Requests the data set `--data SOURCE --limit LIMIT`.

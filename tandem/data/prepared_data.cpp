@@ -213,14 +213,11 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
 }
 
 std::optional<DatasetSplits> find_prepared(
-    const std::string& key, const std::string& name, const Deadline& deadline) {
-  const auto offer = take_offer();
-  if (!offer) {
-    return std::nullopt;
-  }
-  wait_for_child(*offer, name, deadline);
-  const Bytes all = map_memory(offer->memory);
-  close(offer->memory);
+    const Offer& offer, const std::string& key, const std::string& name,
+    const Deadline& deadline) {
+  wait_for_child(offer, name, deadline);
+  const Bytes all = map_memory(offer.memory);
+  close(offer.memory);
   return all.empty() ? std::nullopt : splits_in(all, key);
 }
 
@@ -267,12 +264,14 @@ Variables DataReader::variables() const {
                       std::to_string(child_)}};
 }
 
-DatasetSplits load_prepared_dataset(
-    const DataRequest& request, const Deadline& deadline) {
+DatasetSplits load_prepared_dataset(DataRequest request, const Deadline& deadline) {
   const std::string& source = request.options.source;
-  if (auto splits = find_prepared(key_of(request), source, deadline)) {
-    log_debug("[data] '" + source + "' is in memory that ranks share");
-    return std::move(*splits);
+  if (const auto offer = take_offer()) {
+    if (auto splits = find_prepared(*offer, key_of(request), source, deadline)) {
+      log_debug("[data] '" + source + "' is in memory that ranks share");
+      return std::move(*splits);
+    }
+    request.is_announced = true;
   }
   auto splits = load_dataset(request, deadline);
   for (const auto part : kParts) {
