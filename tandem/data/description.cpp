@@ -36,6 +36,23 @@ bool fits(const Samples& samples, int64_t count, size_t most) {
   return multiply(bytes, count, most);
 }
 
+// Writes a text after its number of bytes, because it may have line breaks.
+void put(const std::string& text, std::ostream& out) {
+  out << text.size() << ' ' << text << '\n';
+}
+
+bool take(std::istream& in, std::string& text, size_t most) {
+  size_t size = 0;
+  in >> size;
+  in.ignore();
+  if (!in || size > most) {
+    return false;
+  }
+  text.resize(size);
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  return static_cast<bool>(in);
+}
+
 void put(const std::vector<double>& numbers, std::ostream& out) {
   out << numbers.size() << std::hexfloat;
   for (const double number : numbers) {
@@ -85,8 +102,9 @@ std::string describe(const Dataset& data) {
   put(data.targets, out);
   put(data.mean, out);
   put(data.std, out);
+  put(data.columns, out);
   for (const auto& name : data.class_names) {
-    out << name << '\n';
+    put(name, out);
   }
   return out.str();
 }
@@ -98,14 +116,16 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   in >> data.hashes.inputs >> data.hashes.targets >> data.size >> data.num_classes >>
       data.tokens >> data.is_sequence >> data.is_loadable >> num_names;
   if (!take(in, data.inputs) || !take(in, data.targets) || !take(in, data.mean, most) ||
-      !take(in, data.std, most) || num_names > most ||
+      !take(in, data.std, most) || !take(in, data.columns, most) || num_names > most ||
       !fits(data.inputs, data.size, most) || !fits(data.targets, data.size, most)) {
     return std::nullopt;
   }
-  in.ignore();
-  for (size_t i = 0; i < num_names && in; ++i) {
-    std::getline(in, data.class_names.emplace_back());
+  for (size_t i = 0; i < num_names; ++i) {
+    if (!take(in, data.class_names.emplace_back(), most)) {
+      return std::nullopt;
+    }
   }
+  in.ignore();  // the line break after the last text
   return in ? std::optional(data) : std::nullopt;
 }
 

@@ -9,8 +9,9 @@
 namespace tandem {
 
 /// Returns a description of a data set without its samples, for other processes. The
-/// description contains the name, the hashes, all sizes and types, and the class names.
-/// Computes the hashes if they are empty.
+/// description contains the name, the hashes, all sizes and types, the measured
+/// normalization, the columns and the class names. Computes the hashes if they are
+/// empty.
 [[nodiscard]] std::string describe(const Dataset& data);
 
 /// Reads a result of describe(). The returned data set has no bytes. Returns nullopt
