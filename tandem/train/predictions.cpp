@@ -81,7 +81,7 @@ class PredictionRows {
     at::Tensor targets;
     // Samples x outputs, float32.
     at::Tensor outputs;
-    // What is written for each output: probabilities or values.
+    // Probabilities or values of the outputs, as written.
     at::Tensor shown;
   };
 
