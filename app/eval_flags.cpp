@@ -40,7 +40,7 @@ EvalOptions parse_eval(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint on samples of a data set.", "tandem eval");
   EvalOptions options;
   add_options(
-      app, options, "name or folder of a data set (default: that of the training)");
+      app, options, "name or path of a data set (default: that of the training)");
   parse(app, arguments);
   return options;
 }
@@ -48,13 +48,15 @@ EvalOptions parse_eval(const Arguments& arguments) {
 PredictOptions parse_predict(const Arguments& arguments) {
   CLI::App app(
       "Writes a checkpoint's predictions for the samples of a data set as CSV: index, "
-      "label, prediction, and the probability of each class.",
+      "file (of images), label, prediction, and the probability of each class; or the "
+      "predicted numbers.",
       "tandem predict");
   PredictOptions options;
   add_options(
       app, options,
-      "name or folder of a data set, or an IDX file of images without labels (default: "
-      "the data set of the training)");
+      "name or path of a data set, or inputs without targets: an image or a folder of "
+      "images, a .npy or .csv file, or an IDX file (default: the data set of the "
+      "training)");
   app.add_option("--out", options.out, "CSV file to write")->required();
   parse(app, arguments);
   return options;

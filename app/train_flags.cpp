@@ -15,6 +15,7 @@
 #include "tandem/config/tutorial_figures.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
+#include "tandem/data/sources.h"
 
 namespace tandem::app {
 
@@ -62,9 +63,12 @@ std::string choices_text() {
   for (const auto& entry : dataset_table()) {
     text += line_of(entry.name, entry.help);
   }
-  text += line_of("FOLDER", "IDX files with the names of MNIST's, gzip or plain") +
-          "  The files of NAME are in $TANDEM_DATA/NAME or in the cache. tandem data "
-          "fetch NAME or --fetch\n  downloads them.\n\n";
+  for (const auto& source : data_sources()) {
+    text += line_of("PATH", source.files);
+  }
+  text +=
+      "  The files of NAME are in $TANDEM_DATA/NAME or in the cache. tandem data "
+      "fetch NAME or --fetch\n  downloads them.\n\n";
   for (const auto& field : config_fields()) {
     if (!field.words_at_the_end) {
       continue;

@@ -73,11 +73,9 @@ void describe(const char* part, const Dataset& data) {
   fmt::print(
       "{}: {} samples of {}, {}", part, data.size, shape_text(data.inputs.shape),
       name_of(data.inputs.type));
-  if (data.has_classes()) {
-    fmt::print("; {} classes\n", data.num_classes);
-  } else {
-    fmt::print("; {} value{}\n", data.num_classes, data.num_classes == 1 ? "" : "s");
-  }
+  const char* many = data.num_classes == 1 ? "" : data.has_classes() ? "es" : "s";
+  fmt::print(
+      "; {} {}{}\n", data.num_classes, data.has_classes() ? "class" : "value", many);
   print_batch(data);
   if (data.has_classes() && !data.tokens) {
     print_classes(data);

@@ -54,6 +54,9 @@ struct Dataset {
   // of values of a target.
   int64_t num_classes = 0;
   std::vector<std::string> class_names;
+  // Paths of image files, in order of the places (place_of()), for predictions; null if
+  // they were not requested (DataRequest::keeps_files).
+  std::shared_ptr<const std::vector<std::string>> files;
   // Columns of a table as text (csv.h), for other tables with the same columns; "" for
   // other data.
   std::string columns;

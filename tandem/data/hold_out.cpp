@@ -45,6 +45,15 @@ std::vector<int64_t> others(int64_t size, const std::vector<int64_t>& chosen) {
   return rest;
 }
 
+std::vector<std::string> files_of(
+    const Dataset& whole, const std::vector<int64_t>& samples) {
+  std::vector<std::string> files;
+  for (const int64_t sample : samples) {
+    files.push_back((*whole.files)[static_cast<size_t>(sample)]);
+  }
+  return files;
+}
+
 Bytes copy_of(const Samples& from, const std::vector<int64_t>& samples) {
   const auto width = static_cast<size_t>(from.sample_bytes());
   std::vector<uint8_t> bytes(width * samples.size());
@@ -61,6 +70,10 @@ Dataset part_of(const Dataset& whole, std::vector<int64_t> samples) {
   if (!whole.inputs.is_mapped) {
     part.inputs.bytes = copy_of(whole.inputs, samples);
     part.targets.bytes = copy_of(whole.targets, samples);
+    if (whole.files) {
+      part.files =
+          std::make_shared<const std::vector<std::string>>(files_of(whole, samples));
+    }
     return part;
   }
   for (auto& sample : samples) {

@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/data/class_names.h"
 #include "tandem/data/images/image_folder.h"
 
 namespace tandem {
@@ -41,11 +41,7 @@ ImageSize parse_size(const std::string& text) {
   return size;
 }
 
-Dataset load_folder(
-    const std::string& folder, const DataRequest& request, int channels,
-    const Deadline& deadline) {
-  ImageFolder images = read_image_folder(
-      folder, parse_size(request.options.image_size), channels, deadline);
+Dataset dataset_of(ImageFolder images, const DataRequest& request) {
   Dataset data;
   data.name = request.options.source;
   data.is_loadable = true;
@@ -57,7 +53,21 @@ Dataset load_folder(
       images.is_mapped};
   data.targets = {ElementType::int64, {}, std::move(images.labels)};
   data.class_names = std::move(images.class_names);
+  if (request.keeps_files) {
+    data.files =
+        std::make_shared<const std::vector<std::string>>(std::move(images.files));
+  }
   return data;
+}
+
+Dataset load_folder(
+    const std::string& folder, const DataRequest& request, int64_t channels,
+    const Deadline& deadline) {
+  return dataset_of(
+      read_image_folder(
+          folder, parse_size(request.options.image_size), static_cast<int>(channels),
+          deadline),
+      request);
 }
 
 void check_same_size(const Dataset& train, const Dataset& test) {
@@ -71,29 +81,6 @@ void check_same_size(const Dataset& train, const Dataset& test) {
 }
 
 }  // namespace
-
-void rename_classes(Dataset& part, const std::vector<std::string>& names) {
-  std::vector<int64_t> numbers;
-  for (const auto& name : part.class_names) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      throw DataError(fmt::format(
-          "[data] '{}' has the class '{}', expected a class of the training part{}; "
-          "rename or remove its folder",
-          part.name, name, did_you_mean(name, names)));
-    }
-    numbers.push_back(found - names.begin());
-  }
-  std::vector<int64_t> labels;
-  // Also targets of other parts, because parts can share them (Dataset::places).
-  const size_t count = part.targets.bytes.size() / size_of(part.targets.type);
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t number = part.targets.integer(static_cast<int64_t>(i));
-    labels.push_back(numbers[static_cast<size_t>(number)]);
-  }
-  part.targets.bytes = std::move(labels);
-  part.class_names = names;
-}
 
 bool has_image_folders(const std::string& path) {
   std::error_code error;
@@ -111,18 +98,29 @@ DatasetSplits load_image_folders(const DataRequest& request, const Deadline& dea
   const std::string& path = request.options.source;
   DatasetSplits splits;
   if (!is_folder(path + "/train")) {
-    splits.train = load_folder(path, request, 0, deadline);
+    splits.train = load_folder(path, request, request.channels, deadline);
     return splits;
   }
-  splits.train = load_folder(path + "/train", request, 0, deadline);
+  splits.train = load_folder(path + "/train", request, request.channels, deadline);
   const std::string test = path + (is_folder(path + "/test") ? "/test" : "/val");
   if (is_folder(test)) {
-    const auto channels = static_cast<int>(splits.train.inputs.shape[0]);
+    const int64_t channels = splits.train.inputs.shape[0];
     splits.test = load_folder(test, request, channels, deadline);
-    rename_classes(splits.test, splits.train.class_names);
+    renumber_classes(splits.test, splits.train.class_names, "the training part");
     check_same_size(splits.train, splits.test);
   }
   return splits;
+}
+
+Dataset load_image_inputs(const DataRequest& request, const Deadline& deadline) {
+  Dataset data = dataset_of(
+      read_loose_images(
+          request.options.source, parse_size(request.options.image_size),
+          static_cast<int>(request.channels), deadline),
+      request);
+  data.is_loadable = false;
+  data.targets.bytes = {};
+  return data;
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "tandem/base/error.h"
@@ -12,6 +13,8 @@
 #include "tandem/data/array_dataset.h"
 #include "tandem/data/hold_out.h"
 #include "tandem/data/idx_folder.h"
+#include "tandem/data/image_dataset.h"
+#include "tandem/data/images/image_listing.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/normalization.h"
 #include "tandem/data/sources.h"
@@ -163,8 +166,18 @@ DatasetSplits load_dataset(
   return load_dataset(DataRequest(source, limit), deadline);
 }
 
-Dataset load_inputs(const DataRequest& request) {
+bool has_inputs(const std::string& path) {
+  std::error_code ignored;
+  return has_loose_images(path) ||
+         (std::filesystem::is_regular_file(path, ignored) && !ends_with(path, ".npz") &&
+          !ends_with(path, ".txt"));
+}
+
+Dataset load_inputs(const DataRequest& request, const Deadline& deadline) {
   const std::string& path = request.options.source;
+  if (has_loose_images(path)) {
+    return load_image_inputs(request, deadline);
+  }
   return ends_with(path, ".npy")   ? load_array_inputs(request)
          : ends_with(path, ".csv") ? load_table_inputs(request)
                                    : load_images(path);

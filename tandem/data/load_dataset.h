@@ -27,6 +27,11 @@ struct DataRequest {
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
   std::string columns;
+  // Number of channels of images in a folder: 1 for gray, 3 for RGB; 0: gray if all
+  // images are gray.
+  int64_t channels = 0;
+  // True: sets Dataset::files.
+  bool keeps_files = false;
 
   DataRequest() = default;
   /// Requests the data set `--data SOURCE --limit LIMIT`.
@@ -56,10 +61,17 @@ struct DataRequest {
     const std::string& source, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
-/// Loads inputs for predictions: an IDX file of images, a .npy file, or a CSV table
-/// that may lack the target column of the training. Targets without values in the file
-/// have no bytes. Throws the errors of load_dataset().
-[[nodiscard]] Dataset load_inputs(const DataRequest& request);
+/// Returns whether a path has inputs that load_inputs() reads, and not a data set with
+/// parts. Looks only at names.
+[[nodiscard]] bool has_inputs(const std::string& path);
+
+/// Loads inputs for predictions: a PNG or JPEG file or a folder of such files, an IDX
+/// file of images, a .npy file, or a CSV table that may lack the target column of the
+/// training. Targets without values in the file have no bytes. Throws the errors of
+/// load_dataset().
+[[nodiscard]] Dataset load_inputs(
+    const DataRequest& request,
+    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 /// Returns the value of `data` in a run's config.toml: the name if load_dataset() can
 /// load the data set, otherwise "custom:NAME". load_dataset() rejects "custom:NAME".

@@ -303,8 +303,7 @@ Variables DataReader::variables() const {
                       std::to_string(child_)}};
 }
 
-DatasetSplits load_prepared_dataset(
-    const DataRequest& request, const Deadline& deadline) {
+DatasetSplits load_prepared_dataset(DataRequest request, const Deadline& deadline) {
   const std::string& source = request.options.source;
   const auto offer = take_offer();
   if (offer) {
@@ -314,9 +313,8 @@ DatasetSplits load_prepared_dataset(
       return std::move(*splits);
     }
   }
-  DataRequest mine = request;
-  mine.logs_parts = !offer;
-  auto splits = load_dataset(mine, deadline);
+  request.logs_parts = !offer;
+  auto splits = load_dataset(request, deadline);
   for (const auto part : kParts) {
     (splits.*part).hashes = hashes_of(splits.*part);
   }

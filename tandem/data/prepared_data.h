@@ -58,7 +58,6 @@ class DataReader {
 /// Throws as load_dataset(). Also throws DataError if the child has not ended by
 /// `deadline`.
 DatasetSplits load_prepared_dataset(
-    const DataRequest& request,
-    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
+    DataRequest request, const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 }  // namespace tandem

@@ -11,6 +11,17 @@ namespace tandem {
 
 namespace {
 
+// Returns the number of channels of the images that a model expects.
+int64_t channels_of(const ModelOptions& o) {
+  if (o.input.size() == 1) {
+    throw ConfigError(
+        "[model] a sample has " + std::to_string(o.input[0]) +
+        " values, but this model expects images; use --model simplenet or a network "
+        "file, or make images with --shape CHANNELS,HEIGHT,WIDTH");
+  }
+  return image_of(o.input).channels;
+}
+
 // Returns the number of features after these layers, which end with flatten().
 int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
   if (o.input.size() != 3) {
@@ -42,7 +53,7 @@ std::vector<Layer> followed_by(
 
 std::vector<Layer> net(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", image_of(o.input).channels, 32, 3),
+      conv2d("conv1", channels_of(o), 32, 3),
       relu(),
       conv2d("conv2", 32, 64, 3),
       relu(),
@@ -56,7 +67,7 @@ std::vector<Layer> net(const ModelOptions& o) {
 
 std::vector<Layer> convnet(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("cn1", image_of(o.input).channels, 16, 3),
+      conv2d("cn1", channels_of(o), 16, 3),
       relu(),
       conv2d("cn2", 16, 32, 3),
       relu(),
@@ -71,7 +82,7 @@ std::vector<Layer> convnet(const ModelOptions& o) {
 // The tutorial's summary shows fc1 with 64 inputs, which needs a third pool.
 std::vector<Layer> net5x5(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", image_of(o.input).channels, 8, 5),
+      conv2d("conv1", channels_of(o), 8, 5),
       max_pool2d(2),
       relu(),
       conv2d("conv2", 8, 16, 5),
@@ -91,7 +102,7 @@ std::vector<Layer> simplenet(const ModelOptions& o) {
 
 std::vector<Layer> lenet3x3(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("conv1", image_of(o.input).channels, 32, 3),
+      conv2d("conv1", channels_of(o), 32, 3),
       relu(),
       max_pool2d(2),
       conv2d("conv2", 32, 64, 3),
@@ -105,7 +116,7 @@ std::vector<Layer> lenet3x3(const ModelOptions& o) {
 
 std::vector<Layer> convnet_bn(const ModelOptions& o) {
   const std::vector<Layer> layers = {
-      conv2d("layer1.0", image_of(o.input).channels, 16, 5, 2),
+      conv2d("layer1.0", channels_of(o), 16, 5, 2),
       batch_norm2d("layer1.1", 16),
       relu(),
       max_pool2d(2),

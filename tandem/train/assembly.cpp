@@ -298,9 +298,9 @@ ModelOptions model_options(const RunConfig& config, const Dataset& data) {
   const int64_t border = 2 * row_of(config.model.kind).pad;
   ModelOptions options;
   options.input = data.inputs.shape;
-  if (border > 0) {
-    const InputShape image = image_of(options.input);
-    options.input = {image.channels, image.height + border, image.width + border};
+  if (border > 0 && options.input.size() == 3) {
+    options.input[1] += border;
+    options.input[2] += border;
   }
   options.index_input = data.has_indices();
   options.num_classes = data.num_classes;

@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/data/image_dataset.h"
+#include "tandem/data/class_names.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
@@ -117,18 +115,11 @@ StepContext evaluation_context() {
   return context;
 }
 
-// Returns whether `path` is a file that load_inputs() reads.
-bool is_file_of_inputs(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) && !ends_with(path, ".npz") &&
-         !ends_with(path, ".txt");
-}
-
 void check_is_whole(const CheckpointEvaluation& options) {
   if (options.part != DataPart::test) {
     throw ConfigError(fmt::format(
-        "[predict] --split is {}, but '{}' is a file of inputs, which has no parts; "
-        "leave out --split",
+        "[predict] --split is {}, but '{}' has only inputs, without parts; leave out "
+        "--split",
         name_of(options.part), options.data));
   }
 }
@@ -143,7 +134,7 @@ void match_classes(Dataset& data, const Dataset& format, bool needs_targets) {
   };
   const auto& found = data.class_names;
   if (needs_targets || std::all_of(found.begin(), found.end(), is_known)) {
-    rename_classes(data, names);
+    renumber_classes(data, names, "the checkpoint");
   } else {
     data.targets.bytes = {};
   }
@@ -154,7 +145,11 @@ Dataset load_part(
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
+  request.keeps_files = !options.needs_targets;
   const bool is_other = !options.data.empty() && options.data != request.options.source;
+  if (is_other && format.has_images()) {
+    request.channels = format.inputs.shape[0];
+  }
   if (!options.data.empty()) {
     request.options.source = options.data;
   }
@@ -165,7 +160,7 @@ Dataset load_part(
   if (options.part == DataPart::test) {
     request.options.validation = 0;
   }
-  if (!options.needs_targets && is_other && is_file_of_inputs(options.data)) {
+  if (!options.needs_targets && is_other && has_inputs(options.data)) {
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
   }
@@ -178,10 +173,7 @@ Dataset load_part(
   Dataset part = options.part == DataPart::validation           ? splits.validation
                  : options.part == DataPart::train || takes_all ? splits.train
                                                                 : splits.test;
-  if (part.class_names != format.class_names &&
-      has_image_folders(request.options.source)) {
-    match_classes(part, format, options.needs_targets);
-  }
+  match_classes(part, format, options.needs_targets);
   return first_samples(std::move(part), options.limit);
 }
 

@@ -58,7 +58,7 @@ struct CheckpointEvaluation {
   // Part of `data` to use. If `data` is not that of the training and has no test part,
   // `test` selects all samples.
   DataPart part = DataPart::test;
-  // False: the samples may lack targets, and `data` may be a file of inputs
+  // False: the samples may lack targets, and `data` may have only inputs
   // (load_inputs()). The report is then meaningless.
   bool needs_targets = true;
   // Number of samples to use, from the start of the data set; 0: all samples.

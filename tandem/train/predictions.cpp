@@ -41,9 +41,9 @@ char* put_name(char* end, const std::string& name) {
   return std::copy(name.begin(), name.end(), end + 1);
 }
 
-// Writes batches as rows. The columns are the number of a sample, its target if there
-// are targets, and the prediction: a class and the probability of each class, or
-// values.
+// Writes batches as rows. The columns are the number of a sample, its file if it is an
+// image file, its target if there are targets, and the prediction: a class and the
+// probability of each class, or values.
 class PredictionRows {
  public:
   // Writes the rows of a batch to a file, after the header if it is the first batch.
@@ -74,13 +74,14 @@ class PredictionRows {
 
   // Values of a batch, in main memory.
   struct Columns {
+    const Dataset& data;
     // int64.
     at::Tensor samples;
     // Classes (int64), or samples x values (float32).
     at::Tensor targets;
     // Samples x outputs, float32.
     at::Tensor outputs;
-    // Numbers that are written for each output: probabilities or values.
+    // Probabilities or values of the outputs, as written.
     at::Tensor shown;
   };
 
@@ -104,7 +105,7 @@ class PredictionRows {
                        : evaluated.loss == LossKind::bce ? outputs.sigmoid()
                                                          : outputs;
     return {
-        evaluated.batch.samples,
+        data, evaluated.batch.samples,
         evaluated.batch.targets.cpu().reshape({evaluated.batch.count(), -1}), outputs,
         shown};
   }
@@ -119,7 +120,7 @@ class PredictionRows {
     for (auto i = static_cast<int64_t>(names.size()); i < num_outputs; ++i) {
       names.push_back(std::to_string(i));
     }
-    std::string header = "index";
+    std::string header = evaluated.data.files ? "index,file" : "index";
     if (has_classes_) {
       header += labelled_ ? ",label,prediction" : ",prediction";
     } else if (labelled_) {
@@ -138,6 +139,11 @@ class PredictionRows {
       names_.push_back(field_of(name));
       longest_name_ = std::max(longest_name_, names_.back().size());
     }
+    if (evaluated.data.files) {
+      for (const auto& file : *evaluated.data.files) {
+        longest_file_ = std::max(longest_file_, field_of(file).size());
+      }
+    }
   }
 
   static char* put_numbers(char* end, const float* numbers, int64_t count) {
@@ -146,6 +152,15 @@ class PredictionRows {
       end = put_number(end, numbers[i]);
     }
     return end;
+  }
+
+  // Writes the path of a sample's file, if it has one.
+  static char* put_file(char* end, const Dataset& data, int64_t sample) {
+    return data.files
+               ? put_name(
+                     end, field_of((
+                              *data.files)[static_cast<size_t>(data.place_of(sample))]))
+               : end;
   }
 
   // Writes the target of the sample in row `i` of the batch, and the predicted class.
@@ -163,9 +178,9 @@ class PredictionRows {
   // Formats the rows of the samples [first, last) of a batch.
   void format(const Columns& columns, int64_t first, int64_t last, Part& part) const {
     const int64_t num_outputs = columns.shown.size(1);
-    // The number of the sample, two names or as many targets as outputs, the outputs,
-    // and the end of the line.
-    const size_t row_size = kMostDigits + 2 * (longest_name_ + 1) +
+    // The number of the sample, its file, two names or as many targets as outputs, the
+    // outputs, and the end of the line.
+    const size_t row_size = kMostDigits + longest_file_ + 1 + 2 * (longest_name_ + 1) +
                             2 * static_cast<size_t>(num_outputs) * (kMostDigits + 1) +
                             1;
     part.text.resize(
@@ -174,6 +189,7 @@ class PredictionRows {
     const auto* sample = columns.samples.data_ptr<int64_t>();
     for (int64_t i = first; i < last; ++i) {
       end = put_number(end, sample[i]);
+      end = put_file(end, columns.data, sample[i]);
       if (has_classes_) {
         end = put_classes(end, columns, i);
       } else if (labelled_) {
@@ -192,6 +208,7 @@ class PredictionRows {
   // Fields of the classes or values, and of outputs without a name.
   std::vector<std::string> names_;
   size_t longest_name_ = 0;
+  size_t longest_file_ = 0;
   std::vector<Part> parts_;
 };
 

@@ -13,6 +13,7 @@ namespace tandem {
 /// the order of the data set. The columns are:
 ///
 ///   index        number of the sample, from 0
+///   file         path of an image file; no column for other samples
 ///   label        class of the sample; no column if the samples have no labels
 ///   prediction   class with the largest output
 ///   p_0, p_1...  probability of each class, the softmax of the outputs
@@ -23,8 +24,8 @@ namespace tandem {
 /// ends in a log-softmax, the softmax of the outputs is their exponential.
 ///
 /// `checkpoint`, `options` and `model` are those of evaluate_checkpoint(). In addition,
-/// `options.data` can be an IDX file of images, and `options.dataset` can have no
-/// labels. The file is replaced atomically (base/files.h). Returns the number of
+/// `options.data` can have only inputs (load_inputs()), and `options.dataset` can have
+/// no labels. The file is replaced atomically (base/files.h). Returns the number of
 /// samples.
 ///
 /// Throws the errors of evaluate_checkpoint(), DataError if the file cannot be written,

@@ -13,6 +13,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
@@ -30,6 +31,10 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNameDigits = 32;
+
+std::string without_slashes(const std::string& folder) {
+  return folder.substr(0, folder.find_last_not_of('/') + 1);
+}
 
 // A mapped file.
 class FileContent {
@@ -74,14 +79,15 @@ struct Survey {
 
 class FolderReader {
  public:
+  // `listing` has paths relative to `folder`.
   FolderReader(
-      const std::string& folder, const ImageSize& image_size, int channels,
-      const Deadline& deadline)
-      : folder_(folder.substr(0, folder.find_last_not_of('/') + 1)),
+      std::string folder, ImageListing listing, const ImageSize& image_size,
+      int channels, const Deadline& deadline)
+      : folder_(std::move(folder)),
         image_size_(image_size),
         channels_(channels),
         deadline_(deadline),
-        listing_(list_images(folder_)),
+        listing_(std::move(listing)),
         num_images_(static_cast<int64_t>(listing_.files.size())) {}
 
   ImageFolder read() {
@@ -103,6 +109,9 @@ class FolderReader {
 
  private:
   CachedImages read_images() {
+    if (listing_.class_names.empty()) {
+      return decode_to_memory();
+    }
     if (!has_cache_directory()) {
       warn("XDG_CACHE_HOME and HOME are not set, expected one of them for the cache");
       return decode_to_memory();
@@ -187,9 +196,12 @@ class FolderReader {
     if (bytes > most) {
       throw DataError(fmt::format(
           "[data] '{}' has {} bytes of pixels without a cache, more than half of the "
-          "free memory ({}); set XDG_CACHE_HOME to a folder with space, or "
-          "--image-size to a smaller size",
-          folder_, bytes, most));
+          "free memory ({}); {}",
+          folder_, bytes, most,
+          listing_.class_names.empty()
+              ? "use fewer images at a time"
+              : "set XDG_CACHE_HOME to a folder with space, or --image-size to a "
+                "smaller size"));
     }
     SharedMemory memory(bytes);
     decode(shape, memory.data());
@@ -322,7 +334,22 @@ ImageFolder read_image_folder(
     const std::string& folder, const ImageSize& image_size, int channels,
     const Deadline& deadline) {
   check_arguments(image_size, channels);
-  return FolderReader(folder, image_size, channels, deadline).read();
+  const std::string path = without_slashes(folder);
+  return FolderReader(path, list_images(path), image_size, channels, deadline).read();
+}
+
+ImageFolder read_loose_images(
+    const std::string& path, const ImageSize& image_size, int channels,
+    const Deadline& deadline) {
+  check_arguments(image_size, channels);
+  std::error_code ignored;
+  std::string folder = without_slashes(path);
+  if (!std::filesystem::is_directory(path, ignored)) {
+    folder = std::filesystem::path(path).parent_path();
+    folder = folder.empty() ? "." : folder;
+  }
+  return FolderReader(folder, list_loose_images(path), image_size, channels, deadline)
+      .read();
 }
 
 }  // namespace tandem

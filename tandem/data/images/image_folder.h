@@ -52,4 +52,11 @@ ImageFolder read_image_folder(
     const std::string& folder, const ImageSize& image_size, int channels,
     const Deadline& deadline);
 
+/// Reads images without classes: the images at a path of has_loose_images()
+/// (image_listing.h). Works as read_image_folder(), but keeps the pixels in memory
+/// instead of a file in the cache.
+ImageFolder read_loose_images(
+    const std::string& path, const ImageSize& image_size, int channels,
+    const Deadline& deadline);
+
 }  // namespace tandem

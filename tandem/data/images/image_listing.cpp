@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -41,6 +42,20 @@ class Lister {
  public:
   explicit Lister(const std::string& folder) : root_(folder) {}
 
+  // Lists the images of the folder itself.
+  ImageListing list_loose() {
+    ImageListing listing;
+    Found found = read_folder("");
+    std::sort(
+        found.images.begin(), found.images.end(),
+        [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    for (const auto& entry : found.images) {
+      listing.files.push_back({entry.name, 0, entry.bytes, entry.changed});
+    }
+    warn_of_ignored("set --data to a folder that has only images");
+    return listing;
+  }
+
   ImageListing list() {
     ImageListing listing;
     Found found = read_folder("");
@@ -58,13 +73,9 @@ class Lister {
     for (const auto& name : found.folders) {
       add_class(name, listing);
     }
-    if (num_ignored_ > 0) {
-      log_warning(fmt::format(
-          "[data] {} file{} in '{}' {} ignored, such as '{}'; put PNG or JPEG images "
-          "into class folders, with names that end in .png, .jpg or .jpeg",
-          num_ignored_, num_ignored_ == 1 ? "" : "s", root_,
-          num_ignored_ == 1 ? "is" : "are", ignored_));
-    }
+    warn_of_ignored(
+        "put PNG or JPEG images into class folders, with names that end in .png, .jpg "
+        "or .jpeg");
     return listing;
   }
 
@@ -74,6 +85,15 @@ class Lister {
     std::vector<std::string> folders;
     std::vector<Entry> images;
   };
+
+  void warn_of_ignored(const std::string& action) const {
+    if (num_ignored_ > 0) {
+      log_warning(fmt::format(
+          "[data] {} file{} in '{}' {} ignored, such as '{}'; {}", num_ignored_,
+          num_ignored_ == 1 ? "" : "s", root_, num_ignored_ == 1 ? "is" : "are",
+          ignored_, action));
+    }
+  }
 
   std::string path_of(const std::string& relative) const {
     return relative.empty() ? root_ : root_ + "/" + relative;
@@ -173,6 +193,32 @@ class Lister {
 
 ImageListing list_images(const std::string& folder) {
   return Lister(folder).list();
+}
+
+bool has_loose_images(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    return is_image_name(path);
+  }
+  bool has_image = false;
+  for (auto entry = std::filesystem::directory_iterator(path, error);
+       !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.front() != '.' && entry->is_directory(error)) {
+      return false;
+    }
+    has_image = has_image || is_image_name(name);
+  }
+  return has_image;
+}
+
+ImageListing list_loose_images(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return Lister(path).list_loose();
+  }
+  return {{}, {{std::filesystem::path(path).filename(), 0, 0, 0}}};
 }
 
 }  // namespace tandem

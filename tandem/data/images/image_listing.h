@@ -35,4 +35,13 @@ struct ImageListing {
 /// folder or file cannot be read, or a link leads to a folder that contains it.
 ImageListing list_images(const std::string& folder);
 
+/// Returns whether a path is a PNG or JPEG file, or a folder that contains such files
+/// and no folders. Looks only at names.
+[[nodiscard]] bool has_loose_images(const std::string& path);
+
+/// Lists the images at a path of has_loose_images(), by name. They have no class: there
+/// are no class names, and labels are 0. Paths are relative to the folder, or to the
+/// folder of the file. Ignores files, and throws errors, as list_images().
+ImageListing list_loose_images(const std::string& path);
+
 }  // namespace tandem
