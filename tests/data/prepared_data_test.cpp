@@ -12,10 +12,12 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
+#include "tandem/data/npy.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
 
@@ -84,21 +86,35 @@ void expect_equal(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(a.inputs.shape, b.inputs.shape);
   EXPECT_EQ(a.num_classes, b.num_classes);
   EXPECT_EQ(a.class_names, b.class_names);
+  EXPECT_EQ(a.columns, b.columns);
+  EXPECT_EQ(a.mean, b.mean);
+  EXPECT_EQ(a.std, b.std);
   EXPECT_EQ(a.inputs.bytes, b.inputs.bytes);
   EXPECT_EQ(a.targets.bytes, b.targets.bytes);
   EXPECT_EQ(hashes_of(a).inputs, hashes_of(b).inputs);
   EXPECT_EQ(hashes_of(a).targets, hashes_of(b).targets);
 }
 
-// Checks the mappings of this process; copies of the bytes do not count.
-bool maps_prepared_memory() {
+// Returns whether this process maps a file; copies of the bytes do not count.
+bool maps(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:tandem-data") != std::string::npos) {
+    if (line.find(name) != std::string::npos) {
       return true;
     }
   }
   return false;
+}
+
+bool maps_prepared_memory() {
+  return maps("memfd:tandem-data");
+}
+
+// Loads prepared data.
+DatasetSplits load_prepared(const DataRequest& prepared, const DataRequest& request) {
+  const DataReader reader(prepared);
+  const Environment environment(reader);
+  return load_prepared_dataset(request);
 }
 
 TEST(PreparedData, EqualsTheFilesInSharedMemory) {
@@ -164,6 +180,85 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
   const DataReader reader{DataRequest(one.path(), 2)};
   const Environment environment(reader);
   EXPECT_EQ(load_prepared_dataset(one.path()).train.size, 500);
+}
+
+TEST(PreparedData, HasAllPartsAndMeasurements) {
+  const Scratch scratch;
+  write_folder(scratch.path());
+  DataRequest request(scratch.path());
+  request.options.validation = 0.2;
+  request.options.mean = ChannelValues::parse("auto").value();
+  const auto read = load_dataset(request);
+  ASSERT_EQ(read.validation.size, 100);
+  ASSERT_EQ(read.train.mean.size(), 1u);
+  const auto prepared = load_prepared(request, request);
+  EXPECT_TRUE(maps_prepared_memory());
+  expect_equal(prepared.train, read.train);
+  expect_equal(prepared.test, read.test);
+  expect_equal(prepared.validation, read.validation);
+}
+
+TEST(PreparedData, HasTheColumnsOfATable) {
+  const Scratch scratch;
+  std::string table = "\"a\nb\",kind,y\n";
+  for (int i = 0; i < 30; ++i) {
+    table += std::to_string(i) + (i % 2 == 0 ? ",\"x, y\"," : ",z,") +
+             (i % 3 == 0 ? "\"one\ntwo\"\n" : "three\n");
+  }
+  replace_file(scratch / "t.csv", table);
+  DataRequest request(scratch / "t.csv");
+  request.options.target = "y";
+  const auto read = load_dataset(request);
+  ASSERT_EQ(read.train.class_names.at(0), "one\ntwo");
+  const auto prepared = load_prepared(request, request);
+  EXPECT_TRUE(maps_prepared_memory());
+  expect_equal(prepared.train, read.train);
+  expect_equal(prepared.test, read.test);
+}
+
+TEST(PreparedData, OfOtherSettingsIsNotUsed) {
+  const Scratch scratch;
+  write_folder(scratch.path());
+  const DataRequest request(scratch.path());
+  std::vector<DataRequest> others(9, request);
+  others[0].seed = 1;
+  others[1].wants_values = true;
+  others[2].ignore_index = 3;
+  others[3].options.validation = 0.5;
+  others[4].options.test_fraction = 0.5;
+  others[5].options.mean = ChannelValues::parse("auto").value();
+  others[6].options.shape = "15";
+  others[7].options.target = "y";
+  others[8].holds_out_test = false;
+  for (const auto& other : others) {
+    load_prepared(other, request);
+    EXPECT_FALSE(maps_prepared_memory());
+  }
+  const auto kept = load_prepared(request, request);
+  EXPECT_TRUE(maps_prepared_memory());
+}
+
+// Processes share the pages of the file itself.
+TEST(PreparedData, MappedFilesAreMappedByTheWorker) {
+  const Scratch scratch;
+  const std::vector<float> inputs(5'000, 0.5F);
+  const std::vector<int64_t> targets(1'000, 1);
+  write_npy(
+      scratch / "x.npy", ElementType::float32, {1'000, 5},
+      reinterpret_cast<const uint8_t*>(inputs.data()));
+  write_npy(
+      scratch / "y.npy", ElementType::int64, {1'000},
+      reinterpret_cast<const uint8_t*>(targets.data()));
+  DataRequest request(scratch.path());
+  request.options.validation = 0.1;
+  const auto splits = load_prepared(request, request);
+  EXPECT_FALSE(maps_prepared_memory());
+  EXPECT_TRUE(maps(scratch / "x.npy"));
+  EXPECT_TRUE(splits.train.inputs.is_mapped);
+  EXPECT_EQ(splits.train.inputs.bytes.data(), splits.test.inputs.bytes.data());
+  EXPECT_EQ(splits.train.inputs.bytes.data(), splits.validation.inputs.bytes.data());
+  EXPECT_EQ(splits.validation.size, 90);
+  EXPECT_EQ(splits.validation.hashes.inputs.size(), 64u);
 }
 
 // A stopped child never ends.

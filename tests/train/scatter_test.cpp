@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/data/hold_out.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
+#include "tests/data/some_samples.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem::scatter_test {
@@ -41,9 +43,13 @@ std::vector<DatasetSplits> scattered(
   });
 }
 
+std::vector<uint8_t> sample(const Samples& samples, int64_t place) {
+  const uint8_t* from = samples.at(place);
+  return {from, from + samples.sample_bytes()};
+}
+
 std::vector<uint8_t> image(const Dataset& data, int64_t place) {
-  const auto from = data.inputs.bytes.begin() + place * data.inputs.sample_bytes();
-  return {from, from + data.inputs.sample_bytes()};
+  return sample(data.inputs, place);
 }
 
 TEST(Scatter, SharesAreRandomSplitsOfRankZerosData) {
@@ -127,6 +133,81 @@ TEST(Scatter, AnErrorOfRankZeroEndsTheRun) {
     });
   };
   EXPECT_THAT(error_of<DataError>(run), HasSubstr("no such folder"));
+}
+
+// Expects that each rank has a random share of the training part, and all samples of
+// the other parts.
+void expect_scattered(const DatasetSplits& whole, int size) {
+  const auto ranks = on_each_rank("thread", size, [&](Communicator& comm) {
+    return scatter_dataset([&] { return whole; }, 3, comm);
+  });
+  const auto order =
+      at::randperm(whole.train.size, at::detail::createCPUGenerator(3), at::kLong);
+  const int64_t each = whole.train.size / size;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const auto& mine = ranks[static_cast<size_t>(rank)];
+    for (const auto part : {&Dataset::inputs, &Dataset::targets}) {
+      EXPECT_EQ((mine.train.*part).type, (whole.train.*part).type);
+      EXPECT_EQ((mine.train.*part).shape, (whole.train.*part).shape);
+      for (int64_t i = 0; i < each; ++i) {
+        const int64_t place =
+            whole.train.place_of(order[rank * each + i].item<int64_t>());
+        EXPECT_EQ(sample(mine.train.*part, i), sample(whole.train.*part, place));
+      }
+      for (const auto other : {&DatasetSplits::test, &DatasetSplits::validation}) {
+        ASSERT_EQ((mine.*other).size, (whole.*other).size);
+        for (int64_t i = 0; i < (mine.*other).size; ++i) {
+          EXPECT_EQ(
+              sample(mine.*other.*part, i),
+              sample(whole.*other.*part, (whole.*other).place_of(i)));
+        }
+      }
+    }
+    EXPECT_EQ(mine.train.tokens, whole.train.tokens);
+    EXPECT_FALSE(mine.train.is_sequence);
+    EXPECT_EQ(mine.train.num_classes, whole.train.num_classes);
+    EXPECT_EQ(mine.train.columns, whole.train.columns);
+    EXPECT_EQ(mine.train.mean, whole.train.mean);
+    EXPECT_EQ(mine.train.std, whole.train.std);
+    EXPECT_EQ(mine.validation.hashes.inputs, hashes_of(whole.validation).inputs);
+  }
+}
+
+TEST(Scatter, SharesHaveSamplesOfAnyType) {
+  const auto number = [](int64_t i) { return 3 * i - 7; };
+  const auto floats = make_samples<float>({2, 3}, 31, number);
+  const auto indices = make_samples<int64_t>({5}, 31, number);
+  const auto bytes = make_samples<uint8_t>({4}, 31, number);
+  const auto values = make_samples<float>({3}, 31, number);
+  const auto labels = make_samples<int64_t>({}, 31, number);
+  auto table = dataset_of(31, floats, values);
+  table.columns = "a\n\"b\nc\"\n";
+  table.mean = {0.1, 0.2};
+  table.std = {1, 3};
+  auto tokens = dataset_of(31, bytes, bytes);
+  tokens.tokens = tokens.is_sequence = true;
+  for (const auto& data :
+       {table, dataset_of(31, indices, labels), dataset_of(31, floats, indices),
+        tokens}) {
+    for (const int size : {2, 3}) {
+      expect_scattered({data, first_samples(data, 7), {}}, size);
+    }
+  }
+}
+
+TEST(Scatter, SharesOfAMappedFileHaveItsPart) {
+  const auto number = [](int64_t i) { return i; };
+  auto whole = dataset_of(
+      50, make_samples<float>({3}, 50, number), make_samples<int64_t>({}, 50, number));
+  whole.inputs.is_mapped = true;
+  DatasetSplits splits;
+  splits.train = whole;
+  splits.test = hold_out(splits.train, 0.2, 1, "test_fraction");
+  splits.validation = hold_out(splits.train, 0.1, 2, "validation");
+  ASSERT_NE(splits.train.places, nullptr);
+  for (const int size : {2, 3}) {
+    expect_scattered(splits, size);
+  }
 }
 
 RunConfig config_of(StrategyKind strategy) {
