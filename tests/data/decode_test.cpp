@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <fstream>
 #include <string>
@@ -157,24 +156,6 @@ TEST(DecodeImage, RejectsFilesThatItDoesNotSupport) {
       HasSubstr("is a 16-bit PNG image, expected 8 bits per channel; convert it"));
   EXPECT_THAT(error_of("text.png", "some text"), HasSubstr("expected a PNG or JPEG"));
   EXPECT_THAT(error_of("empty.png", ""), HasSubstr("is empty"));
-}
-
-// Returns a big-endian number.
-std::string big_endian(uint32_t number, int bytes) {
-  std::string text;
-  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) {
-    text += static_cast<char>(number >> shift);
-  }
-  return text;
-}
-
-// Returns a PNG file whose header declares another size.
-std::string png_with_size(const std::string& path, uint32_t height, uint32_t width) {
-  write_png(path, draw_picture(2, 2, 1));
-  auto png = read_file(path);
-  png.replace(16, 8, big_endian(width, 4) + big_endian(height, 4));
-  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
-  return png.replace(29, 4, big_endian(static_cast<uint32_t>(crc), 4));
 }
 
 // Returns a JPEG file whose header declares another size.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <png.h>
+#include <zlib.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <jpeglib.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
 
 namespace tandem {
 
@@ -119,6 +121,25 @@ inline void write_jpeg(
   jpeg_finish_compress(&jpeg);
   jpeg_destroy_compress(&jpeg);
   std::fclose(file);
+}
+
+/// Returns a big-endian number.
+inline std::string big_endian(uint32_t number, int bytes) {
+  std::string text;
+  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) {
+    text += static_cast<char>(number >> shift);
+  }
+  return text;
+}
+
+/// Returns a PNG file whose header declares another size.
+inline std::string png_with_size(
+    const std::string& path, uint32_t height, uint32_t width) {
+  write_png(path, draw_picture(2, 2, 1));
+  auto png = read_file(path);
+  png.replace(16, 8, big_endian(width, 4) + big_endian(height, 4));
+  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17);
+  return png.replace(29, 4, big_endian(static_cast<uint32_t>(crc), 4));
 }
 
 }  // namespace tandem
