@@ -79,7 +79,7 @@ void describe(const char* part, const Dataset& data) {
     fmt::print("; {} value{}\n", data.num_classes, data.num_classes == 1 ? "" : "s");
   }
   print_batch(data);
-  if (data.has_classes()) {
+  if (data.has_classes() && !data.tokens) {
     print_classes(data);
   }
 }
