@@ -34,7 +34,15 @@ int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
   InputShape shape = image;
   for (const auto& layer : layers) {
     shape = output_of(layer, shape);
-    if (shape.height < 1 || shape.width < 1) {
+    const bool is_empty = shape.height < 1 || shape.width < 1;
+    if (is_empty && o.input.size() == 1) {
+      throw ConfigError(fmt::format(
+          "[model] a sample is a row of {} numbers, expected channels x height x width "
+          "for this model's convolutions; set --shape such as 1,28,28, or change "
+          "--model",
+          o.input[0]));
+    }
+    if (is_empty) {
       throw ConfigError(
           "[model] images of " + std::to_string(image.height) + "x" +
           std::to_string(image.width) +

@@ -136,6 +136,10 @@ struct Ranks {
   Arguments start = {};
 };
 
+void PrintTo(const Ranks& ranks, std::ostream* out) {
+  *out << ranks.name;
+}
+
 class EqualFormats : public DataFormats, public testing::WithParamInterface<Ranks> {
  protected:
   void expect_equal(
