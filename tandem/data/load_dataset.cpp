@@ -134,11 +134,11 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
     convert_to_values(splits.train);
     convert_to_values(splits.test);
   }
+  if (!splits.train.has_classes() || splits.train.num_classes == 0) {
+    count_classes(splits, request.ignore_index);
+  }
   if (splits.test.size == 0 && request.holds_out_test) {
     hold_out_test(splits, options.test_fraction);
-  }
-  if (!splits.train.has_classes() || (source != nullptr && source->is_measured)) {
-    count_classes(splits, request.ignore_index);
   }
   if (source != nullptr) {
     warn_of_gaps(splits.train);
