@@ -16,6 +16,7 @@ CheckpointEvaluation evaluation_of(const EvalOptions& options) {
   CheckpointEvaluation evaluation;
   evaluation.network = options.network;
   evaluation.data = options.data;
+  evaluation.part = options.part;
   evaluation.limit = options.limit;
   evaluation.batch_size = options.batch_size;
   evaluation.weights = options.ema ? CheckpointWeights::ema : CheckpointWeights::own;
@@ -34,10 +35,8 @@ int work_eval(const Arguments& arguments) {
 
 int work_predict(const Arguments& arguments) {
   const PredictOptions options = parse_predict(arguments);
-  CheckpointEvaluation evaluation = evaluation_of(options);
-  evaluation.part = options.part;
   const auto count =
-      write_predictions(options.out, options.checkpoint, std::move(evaluation));
+      write_predictions(options.out, options.checkpoint, evaluation_of(options));
   fmt::print("wrote {} predictions to {}\n", count, options.out);
   return 0;
 }
