@@ -79,7 +79,7 @@ void describe(const char* part, const Dataset& data) {
     fmt::print("; {} values\n", data.num_classes);
   }
   print_batch(data);
-  if (data.has_classes()) {
+  if (data.has_classes() && !data.is_sequence) {
     print_classes(data);
   }
 }
@@ -144,9 +144,10 @@ int info(const Arguments& arguments) {
   RunConfig config;
   app.add_option("data", config.data.source, "name of a data set, or path of its files")
       ->required();
-  for (const char* setting :
-       {"target", "shape", "image_size", "block_size", "test_fraction", "validation",
-        "limit", "loss", "seed"}) {
+  for (const char* setting : kSampleSettings) {
+    add_setting(app, config, setting);
+  }
+  for (const char* setting : {"test_fraction", "validation", "limit", "seed"}) {
     add_setting(app, config, setting);
   }
   parse(app, arguments);
