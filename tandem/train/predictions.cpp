@@ -80,7 +80,7 @@ class PredictionRows {
     at::Tensor targets;
     // Samples x outputs, float32.
     at::Tensor outputs;
-    // What is written for each output: probabilities or values.
+    // Numbers that are written for each output: probabilities or values.
     at::Tensor shown;
   };
 

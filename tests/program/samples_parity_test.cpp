@@ -48,16 +48,20 @@ class SamplesParity : public testing::Test {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
 
+  // Returns the settings of the model and of the data.
+  Arguments settings_of(const Case& which) const {
+    const Arguments settings = {
+        "--model", scratch_ / (which.name + ".pt2"), "--data",
+        scratch_ / which.data[0]};
+    return with(settings, Arguments(which.data.begin() + 1, which.data.end()));
+  }
+
   // Trains a case with 30 samples in a step. Returns the directory of the run.
   std::string train(const Case& which, int ranks, int epochs) const {
     const std::string out =
         scratch_ / (which.name + std::to_string(ranks) + "-" + std::to_string(epochs));
-    Arguments arguments = {
-        "train", "--model", scratch_ / (which.name + ".pt2"), "--data",
-        scratch_ / which.data[0]};
-    arguments.insert(arguments.end(), which.data.begin() + 1, which.data.end());
     run(with(
-        arguments,
+        with({"train"}, settings_of(which)),
         {"--precision", "fp64", "--optimizer", "adam", "--lr", "0.01", "--seed", "4",
          "--nproc", std::to_string(ranks), "--batch-size", std::to_string(30 / ranks),
          "--epochs", std::to_string(epochs), "--log-every", "1", "--out", out}));
@@ -103,6 +107,7 @@ TEST_F(SamplesParity, LossesPredictionsAndExportsEqualThoseOfPyTorch) {
     run({"train", "--resume", "auto", "--out", resumed, "--epochs", "3"});
     EXPECT_EQ(hash_of(resumed), hash_of(whole));
     run({"predict", "--checkpoint", whole, "--out", scratch_ / (which.name + ".csv")});
+    run(with({"bench", "step", "--steps", "2"}, settings_of(which)));
     for (const char* format : {".out.pt2", ".out.onnx", ".out.safetensors"}) {
       run({"export", "--checkpoint", whole, "--out", scratch_ / (which.name + format)});
     }
