@@ -14,6 +14,9 @@ void add_data_flags(CLI::App& app, RunConfig& config) {
   for (const char* name : {"model", "data", "batch_size"}) {
     add_setting(app, config, name);
   }
+  for (const char* name : kSampleSettings) {
+    add_setting(app, config, name);
+  }
 }
 
 // Adds --FLAG a,b,c. Parsing throws ConfigError for an unknown choice.

@@ -11,7 +11,8 @@ namespace tandem::app {
 
 /// Options of `tandem bench step`, which times training steps of one rank.
 struct BenchStepOptions {
-  // Model, data, batch size, executor, precision, channels_last, optimizer and device.
+  // Model, data and kSampleSettings, batch size, executor, precision, channels_last,
+  // optimizer and device.
   RunConfig config;
   int threads = 1;
   int64_t steps = 50;

@@ -7,6 +7,10 @@
 
 namespace tandem::app {
 
+/// Settings that, with `data`, define the samples: their sizes and their targets.
+inline constexpr const char* kSampleSettings[] = {
+    "target", "shape", "image_size", "block_size", "loss"};
+
 /// Adds the flag that `tandem train` has for a setting. Parsing throws ConfigError for
 /// an invalid value. `config` must outlive `app`.
 CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name);

@@ -19,9 +19,13 @@ using nlohmann::ordered_json;
 constexpr double kBytesPerGigabit = 1e9 / 8;
 constexpr double kUnset = -1;
 
-// Settings that are passed to `bench step`, in addition to the batch size.
-const char* const kMeasured[] = {"model",     "data",      "executor",
-                                 "precision", "optimizer", "freeze"};
+// Returns the settings that are passed to `bench step`, in addition to the batch size.
+std::vector<const char*> measured_settings() {
+  std::vector<const char*> all = {"model",     "data",      "executor",
+                                  "precision", "optimizer", "freeze"};
+  all.insert(all.end(), std::begin(kSampleSettings), std::end(kSampleSettings));
+  return all;
+}
 
 // Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
@@ -41,9 +45,9 @@ struct PlanFlags {
   double local_ms = kUnset;
   double comm_cpu_ms = kUnset;
   int64_t batch_size = 0;
-  // sync, comm_hook and the settings in kMeasured.
+  // sync, comm_hook and measured_settings().
   RunConfig config;
-  // Flags of kMeasured that were given, with their values, for `bench step`.
+  // Flags of measured_settings() that were given, with their values, for `bench step`.
   Arguments measured;
   bool json = false;
 
@@ -134,7 +138,7 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option(
          "--batch-size", flags.batch_size, "samples per rank and step, for samples/s")
       ->check(whole_number(1));
-  for (const char* name : kMeasured) {
+  for (const char* name : measured_settings()) {
     add_setting(app, flags.config, name)
         ->group("With --measure, for tandem bench step");
   }
@@ -144,7 +148,7 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
 void parse_flags(CLI::App& app, PlanFlags& flags, const Arguments& arguments) {
   add_flags(app, flags);
   parse(app, arguments);
-  for (const char* name : kMeasured) {
+  for (const char* name : measured_settings()) {
     const Field& field = find_field(name, "plan");
     if (app.count(field.flag()) > 0) {
       flags.measured.insert(
@@ -184,8 +188,8 @@ void check_flags(const PlanFlags& flags) {
   }
   if (!flags.measure && !flags.measured.empty()) {
     throw ConfigError(
-        "[plan] --model, --data, --executor, --precision, --optimizer and --freeze are "
-        "for --measure; add --measure, or leave them out");
+        "[plan] " + flags.measured.front() +
+        " is for --measure; add --measure, or leave it out");
   }
 }
 

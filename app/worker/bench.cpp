@@ -107,7 +107,7 @@ void add_marks(StepTimes& times, const Trace& trace) {
 
 StepTimes time_steps(
     const BenchStepOptions& options, Communicator& comm, const Placement& placement) {
-  const auto data = load_dataset(options.config.data.source).train;
+  const auto data = load_dataset(DataRequest(options.config)).train;
   const Assembly parts = assemble(options.config, data, comm, nullptr, {}, placement);
   const at::Device device = parts.arenas->device();
   LoaderOptions loading = loader_options(options.config, data);
@@ -200,7 +200,7 @@ int bench_step(const Arguments& arguments) {
 
 // Returns the samples per second of each epoch after the first.
 std::vector<double> time_epochs(const BenchLoaderOptions& options) {
-  const auto data = load_dataset(options.config.data.source).train;
+  const auto data = load_dataset(DataRequest(options.config)).train;
   Loader loader(data, whole_set(data), loader_options(options.config, data));
   std::vector<double> rates;
   Batch batch;

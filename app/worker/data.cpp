@@ -77,7 +77,7 @@ void describe(const char* part, const Dataset& data) {
   fmt::print(
       "; {} {}{}\n", data.num_classes, data.has_classes() ? "class" : "value", many);
   print_batch(data);
-  if (data.has_classes() && !data.tokens) {
+  if (data.has_classes() && !data.is_sequence) {
     print_classes(data);
   }
 }
@@ -142,9 +142,10 @@ int info(const Arguments& arguments) {
   RunConfig config;
   app.add_option("data", config.data.source, "name of a data set, or path of its files")
       ->required();
-  for (const char* setting :
-       {"target", "shape", "image_size", "block_size", "test_fraction", "validation",
-        "limit", "loss", "seed"}) {
+  for (const char* setting : kSampleSettings) {
+    add_setting(app, config, setting);
+  }
+  for (const char* setting : {"test_fraction", "validation", "limit", "seed"}) {
     add_setting(app, config, setting);
   }
   parse(app, arguments);

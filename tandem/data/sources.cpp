@@ -133,7 +133,9 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
   if (train.tokens) {
     return;
   }
-  train.num_classes = largest_class(train, ignored) + 1;
+  train.num_classes = std::max(
+      largest_class(train, ignored) + 1,
+      static_cast<int64_t>(train.class_names.size()));
   const int64_t largest = largest_class(splits.test, ignored);
   if (largest >= train.num_classes) {
     throw DataError(fmt::format(

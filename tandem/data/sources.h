@@ -33,9 +33,10 @@ struct DataSource {
 void convert_to_values(Dataset& data);
 
 /// Sets Dataset::num_classes of both parts: to the largest class of the training part
-/// plus 1, or to the number of values of a target. Keeps the classes of a text. Classes
-/// that are `ignored` do not count. Throws DataError if a class of the test part is
-/// greater than all of the training part, or if a class is negative.
+/// plus 1, or to the number of class names if there are more, or to the number of
+/// values of a target. Keeps the classes of a text. Classes that are `ignored` do not
+/// count. Throws DataError if a class of the test part is greater than all of the
+/// training part, or if a class is negative.
 void count_classes(DatasetSplits& splits, int64_t ignored);
 
 }  // namespace tandem

@@ -66,7 +66,11 @@ class EagerExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
-    auto input = batch.inputs.to(arenas_.device(), dtype(), /*non_blocking=*/true);
+    const at::ScalarType type = batch.inputs.scalar_type();
+    // Indices keep their type.
+    auto input = batch.inputs.to(
+        arenas_.device(), at::isFloatingType(type) ? dtype() : type,
+        /*non_blocking=*/true);
     if (context.training && options_.wants_input_gradient()) {
       input = input.detach().set_requires_grad(true);
     }

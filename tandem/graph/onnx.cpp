@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/constant_values.h"
 #include "tandem/graph/onnx_operators.h"
 #include "tandem/graph/operators.h"
 
@@ -72,7 +73,8 @@ std::vector<bool> used_values(const Graph& graph) {
 
 }  // namespace
 
-OnnxModel onnx_model(const Graph& graph) {
+OnnxModel onnx_model(const Graph& of) {
+  const Graph graph = with_constant_values(of);
   OnnxBuilder builder(graph);
   const auto is_used = used_values(graph);
   // Nodes by operator and reason.

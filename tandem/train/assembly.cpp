@@ -312,6 +312,12 @@ ModelOptions model_options(const RunConfig& config, const Dataset& data) {
 
 std::unique_ptr<Model> make_model(
     const RunConfig& config, const ModelOptions& options) {
+  if (options.index_input && config.model.kind != ModelKind::file) {
+    throw ConfigError(fmt::format(
+        "[model] model is {}, which needs numbers, but the samples are indices "
+        "(int64); set --model to a network file, or save the samples as float32",
+        name_of(config.model.kind)));
+  }
   return config.model.kind == ModelKind::file
              ? load_model_file(network_file(config), options)
              : make_model(config.model.kind, options);

@@ -1,5 +1,6 @@
 #include "tandem/graph/onnx.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -176,6 +177,33 @@ TEST(Onnx, LeavesOutUnusedOperators) {
   builder.call("aten::sinh", "", {Argument::of_value(builder.input())}, {3});
   builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {3});
   EXPECT_THAT(lines_of(onnx_model(builder.graph())), ElementsAre(HasSubstr("Relu(x)")));
+}
+
+// ONNX has no counterpart of arange and tril.
+TEST(Onnx, HasTheValuesOfOperatorsOnConstants) {
+  GraphBuilder builder({3, 3});
+  Graph& graph = builder.graph();
+  const auto positions = builder.output("positions", fixed_shape({9}));
+  add_node(
+      graph, "aten::arange", "",
+      {Argument::of(int64_t{9}), Argument::of(static_cast<int64_t>(at::kDouble))},
+      {positions});
+  const auto square = builder.output("square", fixed_shape({3, 3}));
+  add_node(
+      graph, "aten::view", "",
+      {Argument::of_value(positions), Argument::of(std::vector<int64_t>{3, 3})},
+      {square});
+  const auto mask = builder.output("mask", fixed_shape({3, 3}));
+  add_node(graph, "aten::tril", "", {Argument::of_value(square)}, {mask});
+  builder.call(
+      "aten::mul", "Tensor",
+      {Argument::of_value(builder.input()), Argument::of_value(mask)}, {3, 3});
+  const auto model = onnx_model(graph);
+  EXPECT_THAT(lines_of(model), ElementsAre(HasSubstr("Mul(x, mask)")));
+  ASSERT_EQ(model.initializers.size(), 1);
+  EXPECT_TRUE(model.initializers[0].tensor.equal(
+      at::arange(9, at::kDouble).view({3, 3}).tril()));
+  EXPECT_EQ(graph.nodes.size(), 4);
 }
 
 TEST(Onnx, TooManyWeightsAreRejected) {

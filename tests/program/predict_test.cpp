@@ -74,6 +74,9 @@ TEST_F(PredictProgram, AccuracyOfTheFileEqualsThatOfEval) {
 
 TEST_F(PredictProgram, ReadsAnyPartOfTheDataSet) {
   EXPECT_EQ(predict({"--split", "train"}).size(), 1281);
+  EXPECT_THAT(
+      expect_ok({"eval", "--checkpoint", run_, "--split", "train"}),
+      HasSubstr("/1280 "));
   const auto first = predict({"--limit", "7"});
   EXPECT_EQ(first.size(), 8);
   const auto images =

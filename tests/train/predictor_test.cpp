@@ -3,11 +3,15 @@
 #include "tandem/train/predictor.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +24,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/formats/safetensors.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/core/expect.h"
@@ -220,6 +226,94 @@ TEST(LoadModel, KeepsFloat64) {
   const auto predictor = load_model(scratch / "run");
   const auto inputs = predictor.preprocess(at::zeros({2, 1, 8, 8}, at::kByte));
   EXPECT_EQ(predictor(inputs).scalar_type(), at::kDouble);
+}
+
+// Rows of 4 columns, and 2 values as targets.
+Dataset table_of(int64_t size) {
+  Dataset data;
+  data.size = size;
+  std::vector<float> inputs;
+  for (int64_t i = 0; i < size * 4; ++i) {
+    inputs.push_back(static_cast<float>(i * 7 % 13));
+  }
+  data.inputs = {ElementType::float32, {4}, inputs};
+  data.targets = {
+      ElementType::float32, {2}, std::vector<float>(inputs.begin(), inputs.end())};
+  data.num_classes = 2;
+  data.class_names = {"price", "weight"};
+  return data;
+}
+
+TEST(LoadModel, NormalizesNumbersByColumn) {
+  const Scratch scratch;
+  RunConfig config;
+  config.model.kind = ModelKind::simplenet;
+  config.data.mean = std::vector<double>{1, 2, 3, 4};
+  config.data.std = std::vector<double>{2, 4, 8, 16};
+  const Dataset data = table_of(kSamples);
+  save_run(scratch / "run", config, data);
+  const auto predictor = load_model(scratch / "run");
+  EXPECT_THAT(predictor.sample_shape(), ElementsAre(4));
+  EXPECT_THAT(predictor.class_names(), ElementsAre("price", "weight"));
+  const auto rows =
+      at::tensor({3.F, 10.F, -5.F, 4.F, 1.F, 2.F, 3.F, 36.F}).view({2, 4});
+  const auto inputs = predictor.preprocess(rows);
+  EXPECT_TRUE(
+      inputs.equal(at::tensor({1.F, 2.F, -1.F, 0.F, 0.F, 0.F, 0.F, 2.F}).view({2, 4})));
+  const auto weights = read_safetensors(model_file(scratch / "run")).tensors;
+  EXPECT_TRUE(at::allclose(
+      predictor(inputs), at::linear(inputs, weights[0].tensor, weights[1].tensor), 1e-6,
+      1e-6));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { (void)predictor.preprocess(rows.to(at::kByte)); }),
+      HasSubstr("expected float32 on the CPU of shape [samples, 4]"));
+  EXPECT_THAT(
+      error_of<DataError>([&] { (void)predictor.preprocess(rows.log()); }),
+      HasSubstr("not finite"));
+}
+
+// Predicts one of 3 classes for a sample, or for each of its 6 positions, from indices
+// below 5.
+std::unique_ptr<Model> make_embedding(bool each_position) {
+  auto table = at::randn({5, 3}).set_requires_grad(true);
+  return make_function_model(
+      [table, each_position](const at::Tensor& x) {
+        const auto outputs = at::embedding(table, x);
+        return each_position ? outputs : outputs.mean(1);
+      },
+      {{"table", table}});
+}
+
+TEST(LoadModel, KeepsIndices) {
+  for (const bool each_position : {false, true}) {
+    const Scratch scratch;
+    RunConfig config;
+    config.model.kind = ModelKind::custom;
+    config.training.batch_size = 10;
+    config.training.epochs = 1;
+    config.output.out = scratch / "run";
+    Dataset data;
+    data.size = kSamples;
+    data.num_classes = 3;
+    data.inputs = {ElementType::int64, {6}, std::vector<int64_t>(kSamples * 6, 4)};
+    data.targets = {ElementType::int64, {}, std::vector<int64_t>(kSamples * 6, 2)};
+    if (each_position) {
+      data.targets.shape = {6};
+    }
+    (void)train(
+        config, {data, data}, *make_single_communicator(),
+        make_embedding(each_position));
+    const auto predictor = load_model(scratch / "run", make_embedding(each_position));
+    const auto samples = at::arange(24).remainder(5).view({4, 6});
+    const auto inputs = predictor.preprocess(samples);
+    EXPECT_TRUE(inputs.equal(samples));
+    const auto table = read_safetensors(model_file(scratch / "run")).tensors[0].tensor;
+    const auto outputs = at::embedding(table, samples);
+    EXPECT_TRUE(predictor(inputs).equal(each_position ? outputs : outputs.mean(1)));
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { (void)predictor(samples.to(at::kFloat)); }),
+        HasSubstr("expected int64 of shape [samples, 6]"));
+  }
 }
 
 TEST(LoadModel, RefusesOtherBatches) {
