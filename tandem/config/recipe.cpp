@@ -19,27 +19,10 @@ constexpr int64_t kFormatVersion = 1;
 // in a key; a file of this size cannot exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
-std::string text_of(const toml::node& node);
-
-// Returns the numbers of an array with commas between them. toml++ 3.3 would cast
-// infinity to a length to print an array, which is undefined.
-std::string list_of(const toml::array& array) {
-  std::vector<std::string> texts;
-  for (const auto& entry : array) {
-    if (!entry.is_number()) {
-      return "an array";
-    }
-    texts.push_back(text_of(entry));
-  }
-  return join(texts, ",");
-}
-
 std::string text_of(const toml::node& node) {
-  if (const auto* array = node.as_array()) {
-    return list_of(*array);
-  }
-  if (node.is_table()) {
-    return "a table";
+  // toml++ 3.3 would cast infinity to a length to print an array, which is undefined.
+  if (node.is_array() || node.is_table()) {
+    return node.is_array() ? "an array" : "a table";
   }
   std::ostringstream text;
   if (const auto value = node.value_exact<std::string>()) {
@@ -50,6 +33,23 @@ std::string text_of(const toml::node& node) {
   }
   node.visit([&](const auto& typed) { text << typed; });
   return text.str();
+}
+
+// Returns the value of a field: for a field of several numbers, the numbers of an array
+// with commas between them.
+std::string value_of(const Field& field, const toml::node& node) {
+  const auto* array = node.as_array();
+  if (field.type != Field::Type::numbers || array == nullptr) {
+    return text_of(node);
+  }
+  std::vector<std::string> texts;
+  for (const auto& entry : *array) {
+    if (!entry.is_number()) {
+      return text_of(node);
+    }
+    texts.push_back(text_of(entry));
+  }
+  return join(texts, ",");
 }
 
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
@@ -199,7 +199,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
             ", which is set too; leave out " + name);
       }
       check_type(field, node, where);
-      set_field(config, field, text_of(node), where);
+      set_field(config, field, value_of(field, node), where);
     }
   }
 }
