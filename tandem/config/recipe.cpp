@@ -35,14 +35,18 @@ std::string text_of(const toml::node& node) {
   return text.str();
 }
 
-// Returns the value of a field: for an array of numbers, the numbers with commas between
-// them.
-std::string value_text(const Field& field, const toml::node& node) {
-  if (field.type != Field::Type::numbers || !node.is_array()) {
+// Returns the value of a field: for a field of several numbers, the numbers of an array
+// with commas between them.
+std::string value_of(const Field& field, const toml::node& node) {
+  const auto* array = node.as_array();
+  if (field.type != Field::Type::numbers || array == nullptr) {
     return text_of(node);
   }
   std::vector<std::string> texts;
-  for (const auto& entry : *node.as_array()) {
+  for (const auto& entry : *array) {
+    if (!entry.is_number()) {
+      return text_of(node);
+    }
     texts.push_back(text_of(entry));
   }
   return join(texts, ",");
@@ -195,7 +199,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
             ", which is set too; leave out " + name);
       }
       check_type(field, node, where);
-      set_field(config, field, value_text(field, node), where);
+      set_field(config, field, value_of(field, node), where);
     }
   }
 }

@@ -8,18 +8,20 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 
 namespace {
 
-// Adds the bytes from `begin` to `end` - 1 of the inputs or targets of a data set to a
-// hash, in order of the samples.
-void add(
-    Sha256& hash, const Dataset& data, const Samples& samples, size_t begin,
-    size_t end) {
+// Calls `action(data, size)` for the bytes from `begin` to `end` - 1 of the inputs or
+// targets of a data set, in order of the samples.
+template <typename Action>
+void for_bytes(
+    const Dataset& data, const Samples& samples, size_t begin, size_t end,
+    const Action& action) {
   if (!data.places) {
-    hash.update(samples.bytes.data() + begin, end - begin);
+    action(samples.bytes.data() + begin, end - begin);
     return;
   }
   const auto width = static_cast<size_t>(samples.sample_bytes());
@@ -27,7 +29,7 @@ void add(
     const size_t within = begin % width;
     const size_t count = std::min(width - within, end - begin);
     const auto sample = static_cast<int64_t>(begin / width);
-    hash.update(samples.at(data.place_of(sample)) + within, count);
+    action(samples.at(data.place_of(sample)) + within, count);
     begin += count;
   }
 }
@@ -39,19 +41,26 @@ std::string hash_of(const Dataset& data, const Samples& samples) {
   constexpr size_t kBlockBytes = 4'096;
   const auto size = static_cast<size_t>(samples.bytes_of(data.size));
   Sha256 hash;
+  const auto update = [&](const uint8_t* from, size_t count) {
+    hash.update(from, count);
+  };
   if (!samples.is_mapped || size <= kBlocks * kBlockBytes) {
-    add(hash, data, samples, 0, size);
+    for_bytes(data, samples, 0, size, update);
     return hash.hex_digest();
   }
+  const auto for_blocks = [&](const auto& action) {
+    const size_t last = size - kBlockBytes;
+    for (size_t i = 0; i < kBlocks; ++i) {
+      // In this order, because the product of size and i may overflow.
+      const size_t at =
+          last / (kBlocks - 1) * i + last % (kBlocks - 1) * i / (kBlocks - 1);
+      for_bytes(data, samples, at, at + kBlockBytes, action);
+    }
+  };
   const std::string text = std::to_string(size) + "\n";
   hash.update(text.data(), text.size());
-  for (size_t i = 0; i < kBlocks; ++i) {
-    // In this order, because the product of size and i may overflow.
-    const size_t last = size - kBlockBytes;
-    const size_t at =
-        last / (kBlocks - 1) * i + last % (kBlocks - 1) * i / (kBlocks - 1);
-    add(hash, data, samples, at, at + kBlockBytes);
-  }
+  for_blocks(read_ahead);
+  for_blocks(update);
   return hash.hex_digest();
 }
 

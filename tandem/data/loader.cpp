@@ -3,8 +3,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
+#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 
@@ -391,7 +390,6 @@ void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
 }
 
 void Loader::read_ahead(int64_t first, int64_t end) const {
-  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const Samples& inputs = dataset_.inputs;
   if (!inputs.is_mapped) {
     return;
@@ -399,10 +397,7 @@ void Loader::read_ahead(int64_t first, int64_t end) const {
   end = std::min(end, static_cast<int64_t>(indices_.size()));
   for (int64_t i = first; i < end; ++i) {
     const auto* sample = inputs.at(dataset_.place_of(indices_[static_cast<size_t>(i)]));
-    const size_t offset = reinterpret_cast<uintptr_t>(sample) % page;
-    madvise(
-        const_cast<uint8_t*>(sample - offset),
-        static_cast<size_t>(inputs.sample_bytes()) + offset, MADV_WILLNEED);
+    tandem::read_ahead(sample, static_cast<size_t>(inputs.sample_bytes()));
   }
 }
 

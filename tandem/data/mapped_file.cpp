@@ -61,6 +61,12 @@ Bytes map_file(const std::string& path) {
   }
 }
 
+void read_ahead(const uint8_t* data, size_t size) {
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t offset = reinterpret_cast<uintptr_t>(data) % page;
+  madvise(const_cast<uint8_t*>(data - offset), size + offset, MADV_WILLNEED);
+}
+
 Bytes part_of(const Bytes& all, size_t offset, size_t size) {
   const auto owner = std::make_shared<const Bytes>(all);
   return {std::shared_ptr<const uint8_t>(owner, owner->data() + offset), size};

@@ -14,6 +14,10 @@ namespace tandem {
 /// Throws DataError with the path if the file is missing or is not a regular file.
 Bytes map_file(const std::string& path);
 
+/// Asks the kernel to read bytes of a mapped file, and does not wait. Otherwise an
+/// access also reads many pages around it, which can be several MB.
+void read_ahead(const uint8_t* data, size_t size);
+
 /// Returns `size` bytes of `all`, starting at `offset`, which share its memory. The
 /// range must be inside `all`.
 Bytes part_of(const Bytes& all, size_t offset, size_t size);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/data/mapped_file.h"
+
 namespace tandem {
 
 namespace {
@@ -58,6 +60,9 @@ std::vector<Sums> sums_of(const Dataset& data) {
   std::vector<Sums> all(static_cast<size_t>(slices));
   for (int64_t i = 0; i < data.size; i += distance) {
     const uint8_t* from = inputs.at(data.place_of(i));
+    if (distance > 1) {
+      read_ahead(from, static_cast<size_t>(inputs.sample_bytes()));
+    }
     for (auto& sums : all) {
       add(sums, inputs.type, from, each);
       if (!std::isfinite(sums.sum)) {

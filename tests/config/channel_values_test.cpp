@@ -66,12 +66,18 @@ TEST(ChannelValues, RecipesHaveNumbersArraysOrWords) {
   EXPECT_EQ(read("std = \"default\"\n").data.std.kind(), Kind::standard);
   for (const char* recipe :
        {"mean = []\n", "mean = [\"auto\"]\n", "mean = [[0.1]]\n", "mean = true\n",
-        "mean = \"automatic\"\n", "std = [0.5, 0]\n", "std = -1\n"}) {
+        "mean = \"automatic\"\n"}) {
     EXPECT_THAT(
         error_of<ConfigError>([&] { read(recipe); }),
         AllOf(HasSubstr("a.toml:1"), HasSubstr(std::string(recipe).substr(0, 4))))
         << recipe;
   }
+  for (const char* recipe : {"std = [0.5, 0]\n", "std = -1\n"}) {
+    EXPECT_THAT(error_of<ConfigError>([&] { check(read(recipe)); }), HasSubstr("std"));
+  }
+  // Other settings have one number.
+  EXPECT_THAT(
+      error_of<ConfigError>([] { read("lr = [0.1]\n"); }), HasSubstr("an array"));
 }
 
 TEST(ChannelValues, WrittenRecipesComeBack) {

@@ -283,23 +283,6 @@ TEST(PreparedData, TimeoutNamesAChildThatDoesNotEnd) {
   EXPECT_THAT(failure(), HasSubstr("is stopped (SIGSTOP)"));
 }
 
-TEST(PreparedData, HasTheColumnsOfATable) {
-  const Scratch scratch;
-  DataRequest request(scratch / "table.csv");
-  request.options.target = "kind";
-  replace_file(
-      request.options.source,
-      "size,kind\n1,\"two\nlines\"\n2,flat\n3,flat\n4,flat\n5,flat\n");
-  const auto read = load_dataset(request);
-  EXPECT_THAT(read.train.class_names, testing::ElementsAre("flat", "two\nlines"));
-  const DataReader reader{request};
-  const Environment environment(reader);
-  const auto prepared = load_prepared_dataset(request);
-  EXPECT_TRUE(maps_prepared_memory());
-  expect_equal(prepared.train, read.train);
-  EXPECT_EQ(prepared.train.columns, read.train.columns);
-}
-
 TEST(PreparedData, ErrorsAreReportedByTheWorker) {
   const Scratch scratch;
   write_folder(scratch.path());
