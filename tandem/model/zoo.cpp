@@ -13,36 +13,24 @@ namespace {
 
 // Returns the number of channels of the images that a model expects.
 int64_t channels_of(const ModelOptions& o) {
-  if (o.input.size() == 1) {
-    throw ConfigError(
-        "[model] a sample has " + std::to_string(o.input[0]) +
-        " values, but this model expects images; use --model simplenet or a network "
-        "file, or make images with --shape CHANNELS,HEIGHT,WIDTH");
+  if (o.input.size() != 3) {
+    throw ConfigError(fmt::format(
+        "[model] a sample has the shape {}, expected channels x height x width for "
+        "this "
+        "model's convolutions; set --shape such as 1,28,28, or change --model to "
+        "simplenet or a network file",
+        fmt::join(o.input, "x")));
   }
-  return image_of(o.input).channels;
+  return o.input[0];
 }
 
 // Returns the number of features after these layers, which end with flatten().
 int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
-  if (o.input.size() != 3) {
-    throw ConfigError(fmt::format(
-        "[model] a sample has the shape {}, expected channels x height x width for "
-        "this model's convolutions; set --shape such as 1,28,28, or change --model",
-        fmt::join(o.input, "x")));
-  }
   const InputShape image = image_of(o.input);
   InputShape shape = image;
   for (const auto& layer : layers) {
     shape = output_of(layer, shape);
-    const bool is_empty = shape.height < 1 || shape.width < 1;
-    if (is_empty && o.input.size() == 1) {
-      throw ConfigError(fmt::format(
-          "[model] a sample is a row of {} numbers, expected channels x height x width "
-          "for this model's convolutions; set --shape such as 1,28,28, or change "
-          "--model",
-          o.input[0]));
-    }
-    if (is_empty) {
+    if (shape.height < 1 || shape.width < 1) {
       throw ConfigError(
           "[model] images of " + std::to_string(image.height) + "x" +
           std::to_string(image.width) +

@@ -173,7 +173,6 @@ Dataset load_part(
   Dataset part = options.part == DataPart::validation           ? splits.validation
                  : options.part == DataPart::train || takes_all ? splits.train
                                                                 : splits.test;
-  match_classes(part, format, options.needs_targets);
   return first_samples(std::move(part), options.limit);
 }
 
@@ -187,10 +186,16 @@ void add_targets(Dataset& data, const Dataset& format) {
 
 // Returns the samples on which a checkpoint is evaluated.
 Dataset samples_of(
-    const CheckpointEvaluation& options, const RunConfig& config,
-    const Dataset& format) {
+    const CheckpointEvaluation& options, const RunConfig& config, const Dataset& format,
+    bool checks_format) {
   Dataset data = options.dataset ? first_samples(*options.dataset, options.limit)
                                  : load_part(options, config, format);
+  if (checks_format) {
+    check_format(data, format);
+  }
+  if (!options.dataset) {
+    match_classes(data, format, options.needs_targets);
+  }
   // Uses the classes of the model, because the samples may not include every class.
   data.num_classes = format.num_classes;
   data.class_names = format.class_names;
@@ -258,15 +263,12 @@ TestReport evaluate_checkpoint(
                          ? config_of_checkpoint(path, description, options.network)
                          : config_from(description);
   const Dataset format = format_from(description);
-  Dataset data = samples_of(options, config, format);
+  Dataset data = samples_of(options, config, format, model == nullptr);
   const bool has_targets = !data.targets.bytes.empty();
   if (!has_targets && !options.needs_targets) {
     add_targets(data, format);
   }
   check_samples(data, data.num_classes, config.model.ignore_index);
-  if (model == nullptr) {
-    check_format(data, format);
-  }
   const auto comm = make_single_communicator();
   return within_device_memory(
       options.placement, smaller_batches("--batch-size", options.batch_size), [&] {

@@ -530,7 +530,7 @@ TEST_F(Sources, TheTestPartOfImagesMayLackClassesButHasNoOthers) {
   write_images(folder_ + "/test/dog", {5});
   EXPECT_THAT(
       error_of<DataError>([&] { return load_dataset(folder_); }),
-      HasSubstr("the test part has the class 'dog', which the training part lacks"));
+      HasSubstr("has the class 'dog', expected a class of the training part"));
 }
 
 TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {

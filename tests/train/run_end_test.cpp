@@ -49,7 +49,7 @@ RunConfig overfitting(int ranks, const std::string& out) {
   config.training.patience = 3;
   config.output.out = out;
   config.output.keep_checkpoints = 2;
-  config.output.keep_best = true;
+  config.output.keep_best = !out.empty();
   return config;
 }
 

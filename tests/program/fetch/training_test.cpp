@@ -256,8 +256,8 @@ TEST_F(FetchArchive, EvalRefusesImagesOfAnotherShape) {
   EXPECT_EQ(result.status.code, 2);
   EXPECT_EQ(
       result.errors,
-      "tandem: error: [data] the images of cifar-10 are 3x32x32, but this model was "
-      "trained on 1x28x28; choose another --data\n");
+      "tandem: error: [data] the samples of cifar-10 are images 3x32x32, but this "
+      "model was trained on images 1x28x28; choose another --data\n");
 }
 
 }  // namespace tandem::training_test
