@@ -312,9 +312,10 @@ TEST_F(DataFormats, AResumedRunHasTheSameValidationPart) {
 
 // Returns the number of rows whose label is the prediction.
 int64_t count_correct(const std::vector<std::string>& lines) {
-  return std::count_if(lines.begin() + 1, lines.end(), [](const std::string& line) {
+  const size_t label = lines[0].rfind("index,file,", 0) == 0 ? 2 : 1;
+  return std::count_if(lines.begin() + 1, lines.end(), [&](const std::string& line) {
     const auto cells = split(line, ',');
-    return cells[1] == cells[2];
+    return cells[label] == cells[label + 1];
   });
 }
 
@@ -335,7 +336,8 @@ TEST_P(EvaluatedFormats, EvalAndPredictAgreeWithTheRun) {
   EXPECT_THAT(evaluated(), HasSubstr(fmt::format("Accuracy: {}/60 ", correct)));
   const auto lines = predicted();
   ASSERT_EQ(lines.size(), 61u);
-  EXPECT_THAT(lines[0], HasSubstr("index,label,prediction,p_0,p_1,"));
+  const std::string file = GetParam() == DigitsFormat::png ? "file," : "";
+  EXPECT_THAT(lines[0], HasSubstr("index," + file + "label,prediction,p_0,p_1,"));
   EXPECT_EQ(count_correct(lines), correct);
 }
 
@@ -368,8 +370,8 @@ TEST_F(DataFormats, ClassesOfAnotherFolderHaveTheNumbersOfTheRun) {
   }
   const auto lines = predicted({"--data", other});
   ASSERT_EQ(lines.size(), 13u);
-  EXPECT_THAT(lines[1], StartsWith("0,3,"));
-  EXPECT_THAT(lines[12], StartsWith("11,7,"));
+  EXPECT_THAT(lines[1], StartsWith("0,3/00008.png,3,"));
+  EXPECT_THAT(lines[12], StartsWith("11,7/00058.png,7,"));
   EXPECT_THAT(
       evaluated({"--data", other}),
       HasSubstr(fmt::format("Accuracy: {}/12 ", count_correct(lines))));
@@ -379,7 +381,7 @@ TEST_F(DataFormats, ClassesOfAnotherFolderHaveTheNumbersOfTheRun) {
   EXPECT_THAT(eval.errors, HasSubstr("'" + other + "' has the class 'new'"));
   const auto unlabelled = predicted({"--data", other});
   ASSERT_EQ(unlabelled.size(), 19u);
-  EXPECT_THAT(unlabelled[0], StartsWith("index,prediction,"));
+  EXPECT_THAT(unlabelled[0], StartsWith("index,file,prediction,"));
 }
 
 // Rows of two input columns, of which one has texts, and a target.

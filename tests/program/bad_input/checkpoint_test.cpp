@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
             "OfOtherImages",
             predict({"--data", "@/small"}),
             2,
-            {"images of @/small are 1x8x8", "trained on 1x28x28", "--data"},
+            {"samples of @/small are images 1x8x8", "trained on images 1x28x28", "--data"},
             checkpoint_and([](const Stage& stage) { stage.data("small", 8, 8); }),
             {},
             {},

@@ -89,7 +89,10 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
         BadInputCase{
-            "UnknownAction", {"data", "chek", "digits"}, 2, {"chek", "'check'"}},
+            "UnknownAction",
+            {"data", "chek", "digits"},
+            2,
+            {"chek", "fetch, make, info"}},
         BadInputCase{
             "MakeOfAnotherSet",
             {"data", "make", "letters", "--out", "@/out"},

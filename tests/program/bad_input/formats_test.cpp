@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
             "TextNamedPng", {"@/images/b/9.png", "expected a PNG or JPEG image"},
             [](const Stage& stage) { stage.write("images/b/9.png", "some text"); }),
         images(
-            "TornJpeg", {"@/images/b/9.jpg", "truncated"},
+            "TornJpeg", {"@/images/b/9.jpg", "Premature end", "copy it again"},
             [](const Stage& stage) {
               write_jpeg(stage / "images/b/9.jpg", draw_picture(8, 8, 1));
               stage.cut("images/b/9.jpg", stage.read("images/b/9.jpg").size() - 20);
@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
         arrays(
             "LabelsBeyondTheOutputs",
             {"--model", "@/net.pt2", "--out", "@/out", "--shape", "1,28,28"}, 2,
-            {"@/net.pt2", "10", "12"},
+            {"the number of outputs is 10", "expected 12", "the last layer"},
             [](const Stage& stage) {
               stage.write("net.pt2", fixture("net-2.6.0.pt2"));
               const std::vector<uint8_t> pixels(40 * 784);
