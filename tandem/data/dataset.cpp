@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/sha256.h"
-#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 

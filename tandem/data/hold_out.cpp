@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/random.h"
-#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 

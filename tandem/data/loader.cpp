@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/core/parallel.h"
-#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 

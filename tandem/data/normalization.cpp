@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tandem/data/mapped_file.h"
+#include "tandem/base/mapped_file.h"
 
 namespace tandem {
 

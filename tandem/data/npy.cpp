@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "tandem/base/files.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/data/data_memory.h"
-#include "tandem/data/mapped_file.h"
 #include "tandem/data/npy_format.h"
 
 namespace tandem {

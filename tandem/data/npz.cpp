@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "tandem/base/mapped_file.h"
 #include "tandem/data/data_memory.h"
-#include "tandem/data/mapped_file.h"
 #include "tandem/data/npy.h"
 #include "tandem/data/npy_format.h"
 

@@ -22,10 +22,10 @@
 #include "tandem/base/files.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/description.h"
-#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 
@@ -161,24 +161,17 @@ void wait_for_child(
   waitpid(offer.child, nullptr, 0);
 }
 
-// Maps the memory, or returns no bytes if the memory is incomplete. The mapping is
-// private, because older kernels do not allow a shared mapping of sealed memory.
-// Processes share the pages nevertheless, because no process writes to them.
+// Maps the memory, or returns no bytes if the memory is incomplete. The mapping of
+// map_descriptor() is private, because older kernels do not allow a shared mapping of
+// sealed memory. Processes share the pages nevertheless, because no process writes to
+// them.
 Bytes map_memory(int memory) {
   struct stat status {};
   const int seals = fcntl(memory, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(memory, &status) != 0) {
     return {};
   }
-  const auto size = static_cast<size_t>(status.st_size);
-  void* at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, memory, 0);
-  if (at == MAP_FAILED) {
-    return {};
-  }
-  const std::shared_ptr<const uint8_t> data(
-      static_cast<const uint8_t*>(at),
-      [size](const uint8_t* first) { munmap(const_cast<uint8_t*>(first), size); });
-  return {data, size};
+  return map_descriptor(memory, static_cast<size_t>(status.st_size));
 }
 
 // Sets `taken` to the next `bytes` bytes of `all`, and moves `offset` to the next page

@@ -4,8 +4,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/text.h"
-#include "tandem/data/mapped_file.h"
 
 namespace tandem {
 

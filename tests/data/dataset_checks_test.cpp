@@ -13,7 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
-#include "tandem/data/mapped_file.h"
+#include "tandem/base/mapped_file.h"
 #include "tests/core/expect.h"
 #include "tests/core/most_memory.h"
 #include "tests/data/some_samples.h"

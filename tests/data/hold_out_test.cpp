@@ -10,7 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/data/loader.h"
-#include "tandem/data/mapped_file.h"
+#include "tandem/base/mapped_file.h"
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
 #include "tests/scratch.h"

@@ -1,15 +1,11 @@
 #include "tandem/data/images/image_cache.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <initializer_list>
-#include <memory>
 #include <string_view>
 
+#include "tandem/base/error.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/sha256.h"
 
 namespace tandem {
@@ -84,33 +80,18 @@ std::optional<CachedImages> parse_image_cache(
           file.size() - begin)) {
     return std::nullopt;
   }
-  const auto owner = std::make_shared<const Bytes>(file);
   return CachedImages{
       {{sizes.height, sizes.width}, sizes.channels},
-      {std::shared_ptr<const uint8_t>(owner, file.data() + begin),
-       file.size() - begin}};
+      part_of(file, begin, file.size() - begin)};
 }
 
 std::optional<CachedImages> open_image_cache(
     const std::string& path, const std::string& key, int64_t num_images) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status {};
-  void* at = MAP_FAILED;
-  size_t size = 0;
-  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-    size = static_cast<size_t>(status.st_size);
-    at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  }
-  if (fd >= 0) {
-    close(fd);
-  }
-  if (at == MAP_FAILED) {
+  try {
+    return parse_image_cache(map_file(path), key, num_images);
+  } catch (const DataError&) {
     return std::nullopt;
   }
-  const std::shared_ptr<const uint8_t> data(
-      static_cast<const uint8_t*>(at),
-      [size](const uint8_t* first) { munmap(const_cast<uint8_t*>(first), size); });
-  return parse_image_cache({data, size}, key, num_images);
 }
 
 }  // namespace tandem

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/mapped_file.h"
 #include "tandem/base/memory.h"
 #include "tandem/base/sha256.h"
 #include "tandem/data/images/child_work.h"
@@ -36,38 +35,9 @@ std::string without_slashes(const std::string& folder) {
   return folder.substr(0, folder.find_last_not_of('/') + 1);
 }
 
-// A mapped file.
-class FileContent {
- public:
-  explicit FileContent(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat status {};
-    if (fd < 0 || fstat(fd, &status) != 0) {
-      fail_on_file("read", path);
-    }
-    size_ = static_cast<size_t>(status.st_size);
-    at_ = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (at_ == MAP_FAILED) {
-      fail_on_file("read", path);
-    }
-  }
-  ~FileContent() {
-    if (at_ != nullptr) {
-      munmap(at_, size_);
-    }
-  }
-  FileContent(const FileContent&) = delete;
-  FileContent& operator=(const FileContent&) = delete;
-
-  std::string_view bytes() const {
-    return {static_cast<const char*>(at_), size_};
-  }
-
- private:
-  void* at_ = nullptr;
-  size_t size_ = 0;
-};
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // Properties of all images' headers, in shared memory.
 struct Survey {
@@ -233,10 +203,10 @@ class FolderReader {
     if (i > 0 && (channels_ != 0 || survey.has_color)) {
       return;
     }
-    const FileContent file(path_of(i));
+    const Bytes file = map_file(path_of(i));
     std::unique_ptr<ImageReader> reader;
     try {
-      reader = open_image(file.bytes(), path_of(i));
+      reader = open_image(text_of(file), path_of(i));
     } catch (const DataError&) {
       // decode() reports the first file with an error, which may have a good header.
       if (i > 0) {
@@ -257,12 +227,12 @@ class FolderReader {
     run_in_children(
         {num_images_,
          [&](int64_t i) {
-           const FileContent file(path_of(i));
+           const Bytes file = map_file(path_of(i));
            uint8_t* const to = pixels + i * shape.bytes();
            if (image_size_ == ImageSize{}) {
-             check_size(file.bytes(), i, shape.size);
+             check_size(text_of(file), i, shape.size);
            }
-           decode_image(file.bytes(), path_of(i), shape, to);
+           decode_image(text_of(file), path_of(i), shape, to);
          },
          path_function()},
         deadline_);

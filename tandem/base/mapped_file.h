@@ -14,6 +14,10 @@ namespace tandem {
 /// Throws DataError with the path if the file is missing or is not a regular file.
 Bytes map_file(const std::string& path);
 
+/// Maps the first `size` bytes of a descriptor into memory, read-only. The last copy of
+/// the bytes removes the mapping. Returns no bytes, and sets errno, if that fails.
+Bytes map_descriptor(int fd, size_t size);
+
 /// Asks the kernel to read bytes of a mapped file, and does not wait. Otherwise an
 /// access also reads many pages around it, which can be several MB.
 void read_ahead(const uint8_t* data, size_t size);

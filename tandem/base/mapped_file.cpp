@@ -1,4 +1,4 @@
-#include "tandem/data/mapped_file.h"
+#include "tandem/base/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,8 @@ namespace tandem {
 
 namespace {
 
-Bytes map_descriptor(int fd, const std::string& path) {
+// Returns the size of a regular file.
+size_t size_of_file(int fd, const std::string& path) {
   struct stat status {};
   if (fstat(fd, &status) != 0) {
     fail_on_file("read", path);
@@ -29,21 +30,31 @@ Bytes map_descriptor(int fd, const std::string& path) {
         "[files] '" + path +
         "' is a pipe, socket or device, expected a file; copy its data to a file");
   }
-  const auto size = static_cast<size_t>(status.st_size);
-  if (size == 0) {
-    return {};
-  }
-  void* at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (at == MAP_FAILED) {
+  return static_cast<size_t>(status.st_size);
+}
+
+Bytes map_regular_file(int fd, const std::string& path) {
+  const size_t size = size_of_file(fd, path);
+  Bytes bytes = map_descriptor(fd, size);
+  if (bytes.size() != size) {
     fail_on_file("map", path);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Bytes map_descriptor(int fd, size_t size) {
+  void* at =
+      size == 0 ? MAP_FAILED : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED) {
+    return {};
   }
   const std::shared_ptr<const uint8_t> data(
       static_cast<const uint8_t*>(at),
       [size](const uint8_t* first) { munmap(const_cast<uint8_t*>(first), size); });
   return {data, size};
 }
-
-}  // namespace
 
 Bytes map_file(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe waits for a writer.
@@ -52,7 +63,7 @@ Bytes map_file(const std::string& path) {
     fail_on_file("read", path);
   }
   try {
-    Bytes bytes = map_descriptor(fd, path);
+    Bytes bytes = map_regular_file(fd, path);
     close(fd);
     return bytes;
   } catch (...) {
