@@ -197,20 +197,21 @@ void CsvRows::add(std::string_view cell) {
   ++num_cells_;
 }
 
+std::string quoted_cell(std::string_view text) {
+  std::string cell = "\"";
+  for (const char byte : text) {
+    cell.append(byte == '"' ? 2 : 1, byte);
+  }
+  return cell + '"';
+}
+
 std::string csv_cell(std::string_view text) {
   // A header with another separator, or with a byte order mark, is ambiguous without
   // quotes.
   const bool plain = !text.empty() &&
                      text.find_first_of(",;\t\"\r\n") == std::string_view::npos &&
                      without_mark(text).size() == text.size();
-  if (plain) {
-    return std::string(text);
-  }
-  std::string cell = "\"";
-  for (const char byte : text) {
-    cell.append(byte == '"' ? 2 : 1, byte);
-  }
-  return cell + '"';
+  return plain ? std::string(text) : quoted_cell(text);
 }
 
 bool is_blank(std::string_view cell) {

@@ -66,6 +66,9 @@ class CsvRows {
   std::deque<std::string> unescaped_;
 };
 
+/// Returns a text in double quotes, with its quotes doubled (RFC 4180).
+std::string quoted_cell(std::string_view text);
+
 /// Returns a cell as CsvRows reads it: with quotes around it if its text needs them.
 std::string csv_cell(std::string_view text);
 

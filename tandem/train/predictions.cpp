@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/core/parallel.h"
+#include "tandem/data/csv_text.h"
 
 namespace tandem {
 
@@ -18,14 +19,7 @@ namespace {
 
 // Returns a text as a field of RFC 4180.
 std::string field_of(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) {
-    return text;
-  }
-  std::string field = "\"";
-  for (const char c : text) {
-    field += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return field + "\"";
+  return text.find_first_of(",\"\r\n") == std::string::npos ? text : quoted_cell(text);
 }
 
 // Largest number of characters that std::to_chars() writes for a number.
