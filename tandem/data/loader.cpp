@@ -327,11 +327,9 @@ void Loader::fill_on_cpu(const Batch& batch) const {
   for (int64_t i = 0; i < count; ++i) {
     copy_target(batch, i);
   }
-  if (dataset_.inputs.is_mapped) {
-    const int64_t end =
-        step_ * samples_per_step() + micro_ + count * options_.micro_batches;
-    read_ahead(end, end + most_samples_);
-  }
+  const int64_t next =
+      step_ * samples_per_step() + micro_ + count * options_.micro_batches;
+  read_ahead(next, next + most_samples_);
   const int64_t elements = std::max<int64_t>(1, batch.inputs.stride(0));
   parallel_for(
       0, count, std::max<int64_t>(1, kElementsOfAThread / elements),
@@ -396,8 +394,10 @@ void Loader::read_ahead(int64_t first, int64_t end) const {
   }
   end = std::min(end, static_cast<int64_t>(indices_.size()));
   for (int64_t i = first; i < end; ++i) {
-    const auto* sample = inputs.at(dataset_.place_of(indices_[static_cast<size_t>(i)]));
-    tandem::read_ahead(sample, static_cast<size_t>(inputs.sample_bytes()));
+    const int64_t sample = indices_[static_cast<size_t>(i)];
+    tandem::read_ahead(
+        find(inputs, sample, position_of(sampler_, i)),
+        static_cast<size_t>(inputs.sample_bytes()));
   }
 }
 
