@@ -3,10 +3,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tandem/config/options/setting.h"
+
 namespace tandem {
 
 /// Type of the numbers of a data set, stored in the byte order of the host.
 enum class ElementType : uint8_t { uint8, float32, int64 };
+template <>
+struct Choices<ElementType> {
+  static constexpr Choice<ElementType> rows[] = {
+      {ElementType::uint8, "uint8"},
+      {ElementType::float32, "float32"},
+      {ElementType::int64, "int64"}};
+};
 
 /// Returns the number of bytes of an element.
 constexpr size_t size_of(ElementType type) {
@@ -17,18 +26,6 @@ constexpr size_t size_of(ElementType type) {
       return sizeof(int64_t);
     default:
       return 1;
-  }
-}
-
-/// Returns the name of a type, such as "float32".
-constexpr const char* name_of(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::int64:
-      return "int64";
-    default:
-      return "uint8";
   }
 }
 

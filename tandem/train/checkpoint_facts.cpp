@@ -13,9 +13,6 @@ namespace tandem {
 
 namespace {
 
-constexpr ElementType kTypes[] = {
-    ElementType::uint8, ElementType::float32, ElementType::int64};
-
 std::string sizes_text(const std::vector<int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, ","));
 }
@@ -52,10 +49,8 @@ std::vector<int64_t> sizes_in(const std::string& text, const std::string& key) {
 }
 
 ElementType type_in(const std::string& text, const std::string& key) {
-  for (const ElementType type : kTypes) {
-    if (text == name_of(type)) {
-      return type;
-    }
+  if (const auto type = find_choice<ElementType>(text)) {
+    return *type;
   }
   throw DataError(fmt::format(
       "[checkpoint] {} is '{}', expected uint8, float32 or int64; update tandem", key,
