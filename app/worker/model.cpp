@@ -40,21 +40,16 @@ ModelKind parse_model(const std::string& name) {
 }
 
 std::vector<int64_t> parse_shape(const std::string& text) {
-  std::vector<int64_t> sizes;
-  for (const auto& part : split(text, 'x')) {
-    sizes.push_back(parse_number<int64_t>(part).value_or(0));
-  }
-  const bool fits = sizes.size() == 3 &&
-                    std::all_of(sizes.begin(), sizes.end(), [](const int64_t size) {
-                      return size >= 1 && size <= 4096;
-                    });
+  const auto sizes = parse_sizes(text, 'x');
+  const bool fits = sizes && sizes->size() == 3 &&
+                    *std::max_element(sizes->begin(), sizes->end()) <= 4096;
   if (!fits) {
     throw ConfigError(
         "[model] --input is '" + text +
         "', expected CHANNELSxHEIGHTxWIDTH, each from 1 to 4096; change --input, for "
         "example to 1x28x28");
   }
-  return sizes;
+  return *sizes;
 }
 
 // Shortens a text in the middle.

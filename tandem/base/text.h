@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -46,6 +47,21 @@ inline std::vector<std::string> split(const std::string& text, char separator) {
     parts.push_back(part);
   }
   return parts;
+}
+
+/// Parses sizes such as "1,28,28". Returns an empty list for "", and nullopt if a part
+/// is not a whole number of 1 or more.
+inline std::optional<std::vector<int64_t>> parse_sizes(
+    const std::string& text, char separator) {
+  std::vector<int64_t> sizes;
+  for (const auto& part : split(text, separator)) {
+    const auto size = parse_number<int64_t>(part);
+    if (!size || *size < 1) {
+      return std::nullopt;
+    }
+    sizes.push_back(*size);
+  }
+  return sizes;
 }
 
 /// Returns a noun with numbers, which must be in ascending order: "rank 2", "ranks 1

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -25,20 +26,16 @@ ImageSize parse_size(const std::string& text) {
   if (text.empty()) {
     return {};
   }
-  const auto parts = split(text, 'x');
-  const auto side = [&](size_t i) {
-    return i < parts.size() ? parse_number<int64_t>(parts[i]).value_or(0) : 0;
-  };
-  const ImageSize size{side(0), parts.size() == 1 ? side(0) : side(1)};
-  const bool fits = parts.size() <= 2 && size.height >= 1 && size.height <= kMostSide &&
-                    size.width >= 1 && size.width <= kMostSide;
+  const auto sides = parse_sizes(text, 'x');
+  const bool fits = sides && !sides->empty() && sides->size() <= 2 &&
+                    *std::max_element(sides->begin(), sides->end()) <= kMostSide;
   if (!fits) {
     throw ConfigError(fmt::format(
         "[data] image_size is '{}', expected a size such as 224, or HEIGHTxWIDTH such "
         "as 160x240, each from 1 to {}; change --image-size",
         text, kMostSide));
   }
-  return size;
+  return {sides->front(), sides->back()};
 }
 
 Dataset dataset_of(ImageFolder images, const DataRequest& request) {

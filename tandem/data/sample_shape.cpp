@@ -8,13 +8,11 @@
 namespace tandem {
 
 std::vector<int64_t> parse_shape(const DataOptions& options, int64_t numel) {
-  std::vector<int64_t> shape;
+  const auto shape = parse_sizes(options.shape, ',');
   int64_t product = 1;
-  bool fits = true;
-  for (const auto& part : split(options.shape, ',')) {
-    const auto size = parse_number<int64_t>(part).value_or(0);
-    fits = fits && size >= 1 && !__builtin_mul_overflow(product, size, &product);
-    shape.push_back(size);
+  bool fits = shape.has_value();
+  for (size_t i = 0; fits && i < shape->size(); ++i) {
+    fits = !__builtin_mul_overflow(product, (*shape)[i], &product);
   }
   if (!fits || product != numel) {
     throw ConfigError(fmt::format(
@@ -22,7 +20,7 @@ std::vector<int64_t> parse_shape(const DataOptions& options, int64_t numel) {
         "change --shape",
         options.shape, numel));
   }
-  return shape;
+  return *shape;
 }
 
 }  // namespace tandem

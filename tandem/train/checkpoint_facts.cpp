@@ -34,18 +34,13 @@ std::string find_or(
 }
 
 std::vector<int64_t> sizes_in(const std::string& text, const std::string& key) {
-  std::vector<int64_t> sizes;
-  for (const auto& part : split(text, ',')) {
-    const auto size = parse_number<int64_t>(part);
-    if (!size || *size < 1) {
-      throw DataError(fmt::format(
-          "[checkpoint] {} is '{}', expected sizes of 1 or more; use a checkpoint of "
-          "`tandem train`",
-          key, text));
-    }
-    sizes.push_back(*size);
+  if (const auto sizes = parse_sizes(text, ',')) {
+    return *sizes;
   }
-  return sizes;
+  throw DataError(fmt::format(
+      "[checkpoint] {} is '{}', expected sizes of 1 or more; use a checkpoint of "
+      "`tandem train`",
+      key, text));
 }
 
 ElementType type_in(const std::string& text, const std::string& key) {
