@@ -233,6 +233,10 @@ void give_access(FieldOf<Owner>& field, At at) {
     field.number = [at](const Owner& owner) {
       return static_cast<double>(at(const_cast<Owner&>(owner)));
     };
+    field.are_between = [at](const Owner& owner, double least, double most) {
+      const auto value = static_cast<double>(at(const_cast<Owner&>(owner)));
+      return value >= least && value <= most;
+    };
   }
   const auto add_words = [&](const auto& all) {
     for (const auto& choice : all) {
@@ -368,24 +372,13 @@ std::string expected_of(const FieldBase& field) {
 }
 
 template <typename Owner>
-[[noreturn]] void fail_range(const Owner& owner, const FieldOf<Owner>& field) {
-  throw ConfigError(fmt::format(
-      "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
-      range_of(field), field.flag()));
-}
-
-template <typename Owner>
 void check_range(const Owner& owner, const FieldOf<Owner>& field) {
-  if (field.type == Field::Type::numbers) {
-    if (!field.are_between(owner, field.least, field.most)) {
-      fail_range(owner, field);
-    }
-    return;
-  }
-  const double value = field.number(owner);
-  const bool fits = value >= field.least && value <= field.most;
-  if (!fits && value != field.unset && !is_word(field, field.text(owner))) {
-    fail_range(owner, field);
+  const bool is_unset = field.unset && field.number(owner) == field.unset;
+  if (!field.are_between(owner, field.least, field.most) && !is_unset &&
+      !is_word(field, field.text(owner))) {
+    throw ConfigError(fmt::format(
+        "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
+        range_of(field), field.flag()));
   }
 }
 
@@ -410,11 +403,22 @@ void check_meaning(
 template <typename Owner>
 void check_all(const Owner& owner, const std::vector<FieldOf<Owner>>& fields) {
   for (const auto& field : fields) {
-    if (field.is_number() || field.type == Field::Type::numbers) {
+    if (field.has_numbers()) {
       check_range(owner, field);
     }
     check_meaning(owner, field, fields);
   }
+}
+
+// Returns the settings of one struct.
+template <typename Options>
+const std::vector<FieldOf<Options>>& fields_of() {
+  static const auto fields = [] {
+    std::vector<FieldOf<Options>> own;
+    add_part<Options, Options>(own, [](Options& all) -> Options& { return all; });
+    return own;
+  }();
+  return fields;
 }
 
 }  // namespace
@@ -443,10 +447,8 @@ std::string FieldBase::help() const {
     listed += words[i].name;
     listed += words[i].help.empty() ? "" : " (" + words[i].help + ")";
   }
-  return listed.empty()
-             ? sentence
-             : sentence + (is_number() || type == Type::numbers ? ", or " : ": ") +
-                   listed;
+  return listed.empty() ? sentence
+                        : sentence + (has_numbers() ? ", or " : ": ") + listed;
 }
 
 const std::vector<Field>& config_fields() {
@@ -487,9 +489,8 @@ void set_field(
 
 std::string to_toml(const RunConfig& config, const Field& field) {
   const std::string text = field.text(config);
-  const bool is_number = field.is_number() || field.type == Field::Type::numbers;
-  const bool plain =
-      field.type == Field::Type::boolean || (is_number && !is_word(field, text));
+  const bool plain = field.type == Field::Type::boolean ||
+                     (field.has_numbers() && !is_word(field, text));
   const bool is_list = plain && text.find(',') != std::string::npos;
   return is_list ? "[" + text + "]" : plain ? text : quoted(text);
 }
@@ -513,16 +514,21 @@ void check_fields(const RunConfig& config) {
 
 template <typename Options>
 void check_options(const Options& options) {
-  static const auto fields = [] {
-    std::vector<FieldOf<Options>> own;
-    add_part<Options, Options>(own, [](Options& all) -> Options& { return all; });
-    return own;
-  }();
-  check_all(options, fields);
+  check_all(options, fields_of<Options>());
+}
+
+template <typename Options>
+std::string settings_text(const Options& options) {
+  std::string text;
+  for (const auto& field : fields_of<Options>()) {
+    text += field.name + "=" + field.text(options) + " ";
+  }
+  return text;
 }
 
 template void check_options(const OptimizerOptions&);
 template void check_options(const LrScheduleOptions&);
 template void check_options(const StrategyOptions&);
+template std::string settings_text(const DataOptions&);
 
 }  // namespace tandem

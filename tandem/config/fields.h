@@ -79,6 +79,10 @@ struct FieldBase {
   bool is_number() const {
     return type == Type::whole || type == Type::real;
   }
+  /// Returns whether a value is a number, or several numbers.
+  bool has_numbers() const {
+    return is_number() || type == Type::numbers;
+  }
 };
 
 /// A setting with functions that access its value in an Owner, which is RunConfig or
@@ -92,7 +96,7 @@ struct FieldOf : FieldBase {
   std::function<std::string(const Owner&)> text;
   // Returns the value of a numeric setting; for a word, the number that it stands for.
   std::function<double(const Owner&)> number;
-  // For a setting of numbers: returns whether all are in a range, limits included.
+  // For has_numbers(): returns whether all numbers are in a range, limits included.
   std::function<bool(const Owner&, double least, double most)> are_between;
   // Sets the value from text. Returns false if the text is not of the setting's type.
   std::function<bool(Owner&, const std::string&)> assign;
@@ -126,5 +130,10 @@ void check_fields(const RunConfig& config);
 /// StrategyOptions.
 template <typename Options>
 void check_options(const Options& options);
+
+/// Returns the names and values of all settings of a struct, DataOptions. The texts of
+/// equal structs are equal.
+template <typename Options>
+[[nodiscard]] std::string settings_text(const Options& options);
 
 }  // namespace tandem

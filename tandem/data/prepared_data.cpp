@@ -25,6 +25,7 @@
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/config/fields.h"
 #include "tandem/data/description.h"
 
 namespace tandem {
@@ -244,13 +245,9 @@ std::optional<DatasetSplits> find_prepared(
 }  // namespace
 
 std::string prepared_data_key(const DataRequest& request) {
-  const DataOptions& options = request.options;
   std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", options.limit, request.seed,
-      request.wants_values, request.ignore_index, request.holds_out_test,
-      options.mean.text(), options.std.text(), options.test_fraction,
-      options.validation, options.block_size, options.image_size, options.shape,
-      options.target, options.source, request.columns);
+      "{} {} {} {} {} {}", request.seed, request.wants_values, request.ignore_index,
+      request.holds_out_test, settings_text(request.options), request.columns);
   std::replace(key.begin(), key.end(), '\n', ' ');
   return key;
 }
