@@ -7,15 +7,16 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/data/csv.h"
+#include "tandem/data/part_files.h"
 #include "tandem/data/sample_shape.h"
 
 namespace tandem {
 
 namespace {
 
+constexpr const char* kTableEnding = ".csv";
 // float32 represents all whole numbers below this one.
 constexpr float kMostClasses = 16'777'216;
 
@@ -206,21 +207,17 @@ CsvTable read_training_part(const std::string& path, const DataRequest& request)
 }  // namespace
 
 bool has_table(const std::string& path) {
-  return ends_with(path, ".csv") || file_exists(path + "/train.csv");
+  return has_part_files(path, kTableEnding);
 }
 
 DatasetSplits load_table(const DataRequest& request, const Deadline&) {
-  const std::string& path = request.options.source;
+  const PartFiles files = part_files(request.options.source, kTableEnding);
   DatasetSplits splits;
-  if (ends_with(path, ".csv")) {
-    splits.train = dataset_of(read_training_part(path, request), request);
-    return splits;
-  }
-  const CsvTable train = read_training_part(path + "/train.csv", request);
+  const CsvTable train = read_training_part(files.train, request);
   splits.train = dataset_of(train, request);
-  if (const std::string test = path + "/test.csv"; file_exists(test)) {
-    splits.test =
-        dataset_of(read_csv(test, train.columns), request, splits.train.has_classes());
+  if (!files.test.empty()) {
+    splits.test = dataset_of(
+        read_csv(files.test, train.columns), request, splits.train.has_classes());
   }
   return splits;
 }

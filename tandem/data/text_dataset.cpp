@@ -3,14 +3,14 @@
 #include <fmt/core.h>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/mapped_file.h"
-#include "tandem/base/text.h"
+#include "tandem/data/part_files.h"
 
 namespace tandem {
 
 namespace {
 
+constexpr const char* kTextEnding = ".txt";
 constexpr int64_t kNumBytes = 256;
 
 Dataset load_file(const std::string& path, const DataRequest& request) {
@@ -38,19 +38,15 @@ Dataset load_file(const std::string& path, const DataRequest& request) {
 }  // namespace
 
 bool has_text(const std::string& path) {
-  return ends_with(path, ".txt") || file_exists(path + "/train.txt");
+  return has_part_files(path, kTextEnding);
 }
 
 DatasetSplits load_text(const DataRequest& request, const Deadline&) {
-  const std::string& path = request.options.source;
+  const PartFiles files = part_files(request.options.source, kTextEnding);
   DatasetSplits splits;
-  if (ends_with(path, ".txt")) {
-    splits.train = load_file(path, request);
-    return splits;
-  }
-  splits.train = load_file(path + "/train.txt", request);
-  if (const std::string test = path + "/test.txt"; file_exists(test)) {
-    splits.test = load_file(test, request);
+  splits.train = load_file(files.train, request);
+  if (!files.test.empty()) {
+    splits.test = load_file(files.test, request);
   }
   return splits;
 }
