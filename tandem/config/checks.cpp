@@ -163,8 +163,7 @@ void check_watched_evaluations(const RunConfig& config) {
       (config.training.patience > 0 || output.keep_best)) {
     throw ConfigError(fmt::format(
         "[config] {} compares evaluations, but eval_every is {}, so {} epochs have "
-        "only "
-        "one evaluation; lower --eval-every",
+        "only one evaluation; lower --eval-every",
         output.keep_best ? "keep_best" : "patience", output.eval_every, epochs));
   }
 }

@@ -86,8 +86,7 @@ void check_classes(
     if ((label < 0 || label >= num_classes) && label != ignored) {
       throw ConfigError(fmt::format(
           "[data] label {} of '{}' is {}, expected less than {}, the number of "
-          "classes; "
-          "change the label or Dataset::num_classes",
+          "classes; change the label or Dataset::num_classes",
           i, data.name, label, num_classes));
     }
   }

@@ -71,8 +71,7 @@ void check_same_size(const Dataset& train, const Dataset& test) {
   if (train.inputs.shape != test.inputs.shape) {
     throw DataError(fmt::format(
         "[data] '{}': training images are {}, test images {}, expected equal sizes; "
-        "set "
-        "--image-size",
+        "set --image-size",
         train.name, shape_text(train.inputs.shape), shape_text(test.inputs.shape)));
   }
 }

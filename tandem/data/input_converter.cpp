@@ -34,8 +34,7 @@ void check(const InputOptions& options, const Dataset& data) {
   if (count != options.std.size() || (count != 1 && count != slices)) {
     throw ConfigError(fmt::format(
         "[data] there are {} means and {} standard deviations, expected 1 or {} of "
-        "each "
-        "for samples of the shape {}; change --mean and --std",
+        "each for samples of the shape {}; change --mean and --std",
         count, options.std.size(), slices, shape_text(shape)));
   }
   for (const double std : options.std) {

@@ -35,8 +35,7 @@ void check_is_not_custom(const std::string& source) {
         "[data] data is the custom data set '" +
         source.substr(std::string(kCustom).size()) +
         "' of another program, expected a name or a path; resume or evaluate the run "
-        "in "
-        "that program (evaluate_checkpoint()), or change --data");
+        "in that program (evaluate_checkpoint()), or change --data");
   }
 }
 

@@ -140,8 +140,7 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
   if (largest >= train.num_classes) {
     throw DataError(fmt::format(
         "[data] '{}': a test label is {}, expected at most {} as in the training "
-        "labels; "
-        "check the label files",
+        "labels; check the label files",
         train.name, largest, train.num_classes - 1));
   }
   splits.test.num_classes = train.num_classes;

@@ -20,8 +20,7 @@ void check_input(
   if (at::isFloatingType(input.dtype) == options.index_input) {
     throw ConfigError(fmt::format(
         "[model] the input of '{}' is of {}, but the data has {}; export a network "
-        "that "
-        "accepts {}",
+        "that accepts {}",
         path, c10::toString(input.dtype),
         options.index_input ? "indices" : "numbers of floating point",
         options.index_input ? "int64" : "float32"));

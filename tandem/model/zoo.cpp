@@ -16,8 +16,7 @@ int64_t channels_of(const ModelOptions& o) {
   if (o.input.size() != 3) {
     throw ConfigError(fmt::format(
         "[model] a sample has the shape {}, expected channels x height x width for "
-        "this "
-        "model's convolutions; set --shape such as 1,28,28, or change --model to "
+        "this model's convolutions; set --shape such as 1,28,28, or change --model to "
         "simplenet or a network file",
         fmt::join(o.input, "x")));
   }
