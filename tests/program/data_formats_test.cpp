@@ -494,29 +494,11 @@ TEST(DataFormatsOnHosts, TwoHostsTrainOnAFolderOfImages) {
   write_digits(scratch / "digits", kTrain, kTest, DigitsFormat::png);
   const auto results = hosts.run_all(
       [&](int host) {
-        const auto number = std::to_string(host);
-        return Arguments{
-            "train",
-            "--data",
-            scratch / "digits",
-            "--model",
-            "simplenet",
-            "--nproc",
-            "2",
-            "--nnodes",
-            "2",
-            "--node-rank",
-            number,
-            "--master-addr",
-            hosts.address(0),
-            "--master-port",
-            "29500",
-            "--validation",
-            "0.2",
-            "--augment",
-            "crop:2",
-            "--out",
-            scratch / ("run" + number)};
+        return with(
+            {"train", "--data", scratch / "digits", "--model", "simplenet",
+             "--validation", "0.2", "--augment", "crop:2", "--out",
+             scratch / ("run" + std::to_string(host))},
+            hosts.flags_of(host, 2, 2));
       },
       {{"XDG_CACHE_HOME", scratch / "cache"}});
   for (const auto& result : results) {

@@ -44,6 +44,15 @@ class Hosts {
   std::string address(int host) const {
     return "10.77.0." + std::to_string(host + 1);
   }
+  /// Returns the flags with which `nproc` ranks on a host take part in a run on `hosts`
+  /// hosts. Host 0 is the rendezvous.
+  std::vector<std::string> flags_of(int host, int nproc, int hosts) const {
+    return {"--nproc",       std::to_string(nproc),
+            "--nnodes",      std::to_string(hosts),
+            "--node-rank",   std::to_string(host),
+            "--master-addr", address(0),
+            "--master-port", "29500"};
+  }
   /// Returns the path of the file with the token that programs on these hosts use by
   /// default.
   std::string token_file() const {

@@ -35,25 +35,10 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   }
   const Scratch scratch;
   const auto results = hosts.run_all([&](int host) {
-    const auto number = std::to_string(host);
-    return std::vector<std::string>{
-        "train",
-        "--model",
-        "simplenet",
-        "--limit",
-        "1280",
-        "--nproc",
-        "2",
-        "--nnodes",
-        "2",
-        "--node-rank",
-        number,
-        "--master-addr",
-        hosts.address(0),
-        "--master-port",
-        "29500",
-        "--out",
-        scratch / ("run" + number)};
+    return with(
+        {"train", "--model", "simplenet", "--limit", "1280", "--out",
+         scratch / ("run" + std::to_string(host))},
+        hosts.flags_of(host, 2, 2));
   });
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
@@ -238,27 +223,10 @@ TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
     GTEST_SKIP() << kNoHosts;
   }
   const auto results = hosts.run_all([&](int host) {
-    std::vector<std::string> arguments = {
-        "train",
-        "--strategy",
-        GetParam().strategy,
-        "--model",
-        "lenet3x3",
-        "--limit",
-        "1280",
-        "--nproc",
-        "2",
-        "--nnodes",
-        "2",
-        "--node-rank",
-        std::to_string(host),
-        "--master-addr",
-        hosts.address(0),
-        "--master-port",
-        "29500"};
-    const auto& settings = GetParam().settings;
-    arguments.insert(arguments.end(), settings.begin(), settings.end());
-    return arguments;
+    const Arguments run = {"train",   "--strategy", GetParam().strategy,
+                           "--model", "lenet3x3",   "--limit",
+                           "1280"};
+    return with(with(run, hosts.flags_of(host, 2, 2)), GetParam().settings);
   });
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;

@@ -66,28 +66,10 @@ class LostHost : public testing::Test {
  private:
   std::vector<std::string> training(
       const Hosts& hosts, int host, int count, int ranks_each) const {
-    return {
-        "train",
-        "--model",
-        "simplenet",
-        "--epochs",
-        "100000",
-        "--log-every",
-        "1",
-        "--nproc",
-        std::to_string(ranks_each),
-        "--nnodes",
-        std::to_string(count),
-        "--node-rank",
-        std::to_string(host),
-        "--master-addr",
-        hosts.address(0),
-        "--master-port",
-        "29500",
-        "--timeout-seconds",
-        "10",
-        "--out",
-        out(host)};
+    return with(
+        {"train", "--model", "simplenet", "--epochs", "100000", "--log-every", "1",
+         "--timeout-seconds", "10", "--out", out(host)},
+        hosts.flags_of(host, ranks_each, count));
   }
 
   const Scratch scratch_;

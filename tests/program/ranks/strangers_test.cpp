@@ -31,9 +31,9 @@ std::vector<std::string> run_on_two(
     const Hosts& hosts, int number, const std::string& out,
     const std::vector<std::string>& more = {}) {
   return with(
-      {"train", "--model", "simplenet", "--limit", "1280", "--nproc", "1", "--nnodes",
-       "2", "--node-rank", std::to_string(number), "--master-addr", hosts.address(0),
-       "--master-port", "29500", "--out", out},
+      with(
+          {"train", "--model", "simplenet", "--limit", "1280", "--out", out},
+          hosts.flags_of(number, 1, 2)),
       more);
 }
 
