@@ -611,6 +611,7 @@ Summary train(
   RunConfig settled = config;
   settled.data.source = recorded_name(data.train);
   settle_normalization(settled.data, data.train);
+  check_same_normalization(settled.data, comm);
   settled.exec.precision = own.placement.is_elsewhere()
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);

@@ -7,10 +7,12 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/config/fields.h"
 
@@ -53,7 +55,8 @@ void check_same_settings(const RunConfig& config, Communicator& comm) {
   std::vector<std::string> values;
   std::vector<const Field*> fields;
   for (const auto& field : config_fields()) {
-    if (!field.local) {
+    // check_same_normalization() compares mean and std.
+    if (!field.local && field.name != "mean" && field.name != "std") {
       fields.push_back(&field);
       const auto text = field.text(config);
       values.push_back(field.is_path(text) ? "a file" : text);
@@ -93,6 +96,18 @@ void check_same_run(
   comm.check_equal(
       "whether --resume is given", config.output.resume.empty() ? "no" : "yes");
   check_same_data(data, comm);
+}
+
+void check_same_normalization(const DataOptions& settled, Communicator& comm) {
+  for (const auto& [flag, values] :
+       {std::pair("--mean", settled.mean.values()),
+        std::pair("--std", settled.std.values())}) {
+    std::vector<std::string> texts;
+    for (const double value : values) {
+      texts.push_back(float_text(value));
+    }
+    comm.check_equal("the values of " + std::string(flag), join(texts));
+  }
 }
 
 void check_same_steps(
