@@ -12,7 +12,6 @@ namespace {
 const char* const kIgnoredOptions[] = {
     "--rdzv-backend,--rdzv_backend",
     "--rdzv-conf,--rdzv_conf",
-    "--max-restarts,--max_restarts",
     "--monitor-interval,--monitor_interval",
     "--start-method,--start_method",
     "--role",
@@ -70,6 +69,15 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
       options.grace_seconds, "seconds between SIGTERM and SIGKILL");
+  app.add_option(
+         "--max-restarts,--max_restarts", options.max_restarts,
+         "restarts of all ranks after a rank fails; ranks read TANDEM_RESTART_COUNT")
+      ->check(whole_number(0, 1 << 20));
+  app.add_option(
+         "--stall-warning,--stall_warning", options.stall_seconds,
+         "seconds of waiting after which the ranks that others wait for are named, if "
+         "the ranks use tandem's communicators; 0: never")
+      ->check(number(0, 1e6));
   app.add_flag(
       "--standalone", flags.standalone, "one host and a free port (the default)");
   app.add_flag(

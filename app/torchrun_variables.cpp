@@ -48,6 +48,9 @@ const std::vector<Row>& rows() {
       {"PET_MASTER_ADDR", {"--master-addr", "--master_addr"}, &any},
       {"PET_MASTER_PORT", {"--master-port", "--master_port"}, &number<0, 65535>},
       {"PET_RDZV_ENDPOINT", {"--rdzv-endpoint", "--rdzv_endpoint"}, &any, true},
+      {"PET_MAX_RESTARTS",
+       {"--max-restarts", "--max_restarts"},
+       &number<0, 1 << 20>},
       {"PET_RDZV_ID", {"--rdzv-id", "--rdzv_id"}, &any, true},
   };
   return all;

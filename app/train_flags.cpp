@@ -16,6 +16,7 @@
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/sources.h"
+#include "tandem/launch/restarts.h"
 
 namespace tandem::app {
 
@@ -122,6 +123,15 @@ void apply_command_line(
   }
 }
 
+// Makes ranks that were started again resume from the newest checkpoint, if the run has
+// one. A checkpoint that --resume names is used until then (RunCheckpoints).
+void resume_after_restart(RunConfig& config) {
+  if (restart_count() > 0 && config.output.resume.empty() &&
+      !config.output.out.empty()) {
+    config.output.resume = "auto";
+  }
+}
+
 }  // namespace
 
 RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras) {
@@ -162,11 +172,13 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
     more.without_gpu = read_without_gpu(recipe);
   }
   apply_command_line(config, app, flags, assignments);
+  resume_after_restart(config);
   const std::string earlier = config_of_earlier_run(config);
   if (!earlier.empty()) {
     const RunConfig run = settings_of_run(earlier, config);
     config = run;
     apply_command_line(config, app, flags, assignments);
+    resume_after_restart(config);
     check_kept_settings(to_toml(run), config, earlier);
     if (extras != nullptr && !recipe.empty()) {
       more.kept = kept_settings(recipe, run, config);

@@ -86,14 +86,24 @@ void fetch_missing(
 [[noreturn]] void become_rank(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
+  if (config.ranks.max_restarts > 0 && env.rank == 0) {
+    log_warning(
+        "[launch] --max-restarts has no effect, because another launcher started the "
+        "ranks; use the restarts of that launcher");
+  }
   exec_program(
       worker_command(config, arguments),
       rank_variables(env.local_world_size, config.exec.threads));
 }
 
+// Returns the number of processes that train on this host.
+int num_processes_here(const RunConfig& config) {
+  return config.ranks.kind == RankKind::thread ? 1 : config.num_ranks_here();
+}
+
+// Returns whether the ranks are in one process, which needs no launcher.
 bool is_one_process(const RunConfig& config) {
-  return config.ranks.kind == RankKind::thread ||
-         (config.num_ranks_here() == 1 && config.ranks.nnodes == 1);
+  return num_processes_here(config) == 1 && config.ranks.nnodes == 1;
 }
 
 // Starts to read the data for the workers. Returns null if the ranks are processes and
@@ -113,7 +123,7 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
 
 LaunchOptions launch_options(const RunConfig& config) {
   LaunchOptions options;
-  options.nproc_per_node = config.num_ranks_here();
+  options.nproc_per_node = num_processes_here(config);
   options.nnodes = static_cast<int>(config.ranks.nnodes);
   options.node_rank = static_cast<int>(config.ranks.node_rank);
   options.master_addr = config.ranks.master_addr;
@@ -123,6 +133,8 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.token = {config.comm.token_file, config.comm.insecure};
   options.timeout_seconds = config.comm.timeout_seconds;
   options.stop_grace_seconds = config.ranks.grace_seconds;
+  options.max_restarts = static_cast<int>(config.ranks.max_restarts);
+  options.stall_seconds = config.ranks.stall_warning;
   options.threads = config.exec.threads;
   options.fork_server = true;
   options.first_rank_owns_terminal = true;
@@ -151,7 +163,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   warn_of_ranks(config);
   const auto reader = read_for_workers(config);
   const auto variables = reader ? reader->variables() : Variables();
-  if (is_one_process(config)) {
+  if (is_one_process(config) && config.ranks.max_restarts == 0) {
     become_only_worker(config, arguments, variables);
   }
   LaunchOptions options = launch_options(config);

@@ -111,6 +111,17 @@ void stop_on_sigusr1(bool stop) {
   }
 }
 
+int pending_stop_signal() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (sigismember(&pending, number) == 1) {
+      return number;
+    }
+  }
+  return 0;
+}
+
 bool ignores_hangup() {
   struct sigaction action {};
   return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -25,6 +25,10 @@ void stop_on_sigusr1(bool stop);
 /// Returns the signal that requested a stop; 0 if there is none. Thread-safe.
 int stop_signal();
 
+/// Returns a blocked signal that has arrived and stops a run (SIGINT, SIGTERM, SIGHUP or
+/// SIGQUIT); 0 if there is none. Leaves the signal pending. Thread-safe.
+int pending_stop_signal();
+
 /// Returns whether this process ignores SIGHUP, as under nohup.
 bool ignores_hangup();
 

@@ -24,6 +24,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/core/torch_compat.h"
+#include "tandem/launch/restarts.h"
 
 namespace tandem {
 
@@ -209,6 +210,10 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["epochs"] = summary.epochs;
   json["steps"] = summary.steps;
   json["ended_by"] = summary.ended_by;
+  if (restart_count() > 0) {
+    json["restarts"] = restart_count();
+    json["restart_causes"] = restart_causes();
+  }
   if (summary.best_test_step >= 0) {
     const std::string best = summary.has_validation ? "best_validation" : "best_test";
     json[best + "_loss"] = summary.best_test_loss;

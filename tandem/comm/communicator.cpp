@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/launch/rank_status.h"
 
 namespace tandem {
 
@@ -82,6 +83,7 @@ class CheckedWork : public Work {
  private:
   template <typename Wait>
   void measure(const Wait& wait) {
+    const ReportedWait reported(name_.operation, name_.sequence, name_.label);
     const auto start = Clock::now();
     try {
       wait();
@@ -112,6 +114,8 @@ WorkPtr Communicator::launch(
   ++stats_.operations;
   stats_.bytes += static_cast<int64_t>(payload.nbytes());
   OperationName name{operation, sequence_, label};
+  // Starting an operation can also wait for other ranks.
+  const ReportedWait reported(operation, sequence_, label);
   try {
     return std::make_shared<CheckedWork>(*this, name, start());
   } catch (const CommError& error) {

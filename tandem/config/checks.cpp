@@ -154,6 +154,12 @@ void check_divided_batch(const RunConfig& config) {
 void check_watched_evaluations(const RunConfig& config) {
   const auto& output = config.output;
   const int64_t epochs = config.training.epochs;
+  if (config.ranks.max_restarts > 0 && output.out.empty()) {
+    throw ConfigError(fmt::format(
+        "[config] max_restarts is {}, but out is empty, so there is no checkpoint to "
+        "restart from; name the run directory with --out, or leave out --max-restarts",
+        config.ranks.max_restarts));
+  }
   if (output.keep_best && output.out.empty()) {
     throw ConfigError(
         "[config] keep_best is true, but out is empty, so no checkpoint is saved; name "

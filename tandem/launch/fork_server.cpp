@@ -17,6 +17,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/base/text.h"
 
 namespace tandem {
@@ -137,18 +138,6 @@ void die_with(pid_t launcher) {
   }
 }
 
-// Returns a pending signal that stops a run, or 0.
-int pending_stop() {
-  sigset_t pending;
-  sigpending(&pending);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    if (sigismember(&pending, number) == 1) {
-      return number;
-    }
-  }
-  return 0;
-}
-
 Error ended_early(const std::string& program, const ExitStatus& status) {
   return Error(
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
@@ -159,7 +148,7 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
-    if (const int number = pending_stop(); number != 0) {
+    if (const int number = pending_stop_signal(); number != 0) {
       throw Error("stopped by SIG" + std::string(sigabbrev_np(number)));
     }
   }

@@ -125,7 +125,8 @@ std::string describe(
 
 std::string to_text(const HostEnding& ending) {
   return fmt::format(
-      "{} {} {}", static_cast<int>(ending.cause), ending.code, ending.reason);
+      "{} {}{} {}", static_cast<int>(ending.cause), ending.code,
+      ending.again ? "+" : "", ending.reason);
 }
 
 std::optional<HostEnding> ending_from(const std::string& text) {
@@ -138,10 +139,13 @@ std::optional<HostEnding> ending_from(const std::string& text) {
     return std::nullopt;
   }
   const auto cause = static_cast<Cause>(*number);
-  const auto code = parse_number<int>(text.substr(first + 1, second - first - 1));
+  std::string code_text = text.substr(first + 1, second - first - 1);
+  const bool again = !code_text.empty() && code_text.back() == '+';
+  code_text.resize(code_text.size() - (again ? 1 : 0));
+  const auto code = parse_number<int>(code_text);
   return HostEnding{
       cause, cause == Cause::none ? 0 : known_exit_code(code.value_or(1)),
-      printable(text.substr(second + 1, kMostBytes))};
+      printable(text.substr(second + 1, kMostBytes)), again && cause != Cause::none};
 }
 
 HostEnding ending_of_host(
@@ -161,7 +165,7 @@ HostEnding ending_of_host(
     return {
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};
   }
-  const int code = saved ? kExitStopped : 1;
+  const int code = saved ? kExitStopped : known_exit_code(process->status.code);
   if (when.stop_signal != 0) {
     return {
         cause, code, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};

@@ -35,6 +35,8 @@ struct HostEnding {
   int code = 0;
   // One line for the user; "" if the ranks exited with 0.
   std::string reason;
+  // True if the launchers start the ranks again (launch/restarts.h).
+  bool again = false;
 };
 
 /// Converts a HostEnding to text, which launchers exchange through the store.

@@ -21,7 +21,6 @@ constexpr Milliseconds kHurried{2'000};
 // Time for the other hosts to read the verdict.
 constexpr Milliseconds kGoodbye{5'000};
 
-const char* const kOver = "launch/over";
 const char* const kVerdict = "launch/verdict";
 // Key of the line that names the missing hosts. The line is "" after all hosts have
 // joined.
@@ -79,7 +78,7 @@ std::string HostWatch::host(int node, const std::string& where) const {
 std::string HostWatch::unreachable(int node, const std::string& name) const {
   return fmt::format(
       "[launch] {} and {} have had no contact for {} s; check the network between "
-      "them and whether one is suspended, or raise --timeout-seconds",
+      "them and whether one is suspended",
       host(0, "at " + options_.master_addr), host(node, "on " + name),
       static_cast<double>(options_.timeout.count()) / 1000);
 }
@@ -141,20 +140,20 @@ bool HostWatch::must_end(bool failed) {
   if (!all_have_come_) {
     name_missing_hosts();
   }
-  if (failed && !std::exchange(failed_, true) && !server_->get(kOver)) {
-    server_->set(kOver, "0");
+  if (failed && !std::exchange(failed_, true) && !server_->get(kRunOver)) {
+    server_->set(kRunOver, "0");
   }
   lost_ = lost_.empty() ? find_lost() : lost_;
-  if (!lost_.empty() && !server_->get(kOver)) {
-    server_->set(kOver, "0");
+  if (!lost_.empty() && !server_->get(kRunOver)) {
+    server_->set(kRunOver, "0");
   }
-  return server_->get(kOver).has_value();
+  return server_->get(kRunOver).has_value();
 }
 
 // Returns the most likely cause among the endings of all hosts; nullopt while the ranks
 // of a reachable host are running.
 std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
-  const int first = parse_number<int>(server_->get(kOver).value_or("0")).value_or(0);
+  const int first = parse_number<int>(server_->get(kRunOver).value_or("0")).value_or(0);
   HostEnding verdict = mine;
   const auto add = [&](const HostEnding& other, bool came_first) {
     if (other.cause > verdict.cause ||
@@ -268,13 +267,14 @@ void HostWatch::repeat_missing_hosts() {
 // not hold the lock.
 HostWatch::News HostWatch::exchange_news(bool failed, const HostEnding* mine) {
   if (failed && !std::exchange(reported_failure_, true)) {
-    client_->compare_set(kOver, "", std::to_string(options_.node));
+    client_->compare_set(kRunOver, "", std::to_string(options_.node));
   }
   if (mine != nullptr && !std::exchange(reported_end_, true)) {
     client_->set(ended_key(options_.node), to_text(*mine));
   }
   News news;
-  news.over = client_->has({kOver});
+  news.over = client_->has({kRunOver});
+  options_.exchange(*client_);
   repeat_missing_hosts();
   if (reported_end_ && client_->has({kVerdict})) {
     news.verdict = ending_from(client_->get(kVerdict, {}));
@@ -335,14 +335,20 @@ std::string HostWatch::lost() {
 
 // --- on all hosts ---
 
-HostEnding HostWatch::agree(const HostEnding& mine, const std::function<bool()>& stop) {
-  return options_.nnodes == 1 ? mine
-         : is_first()         ? decide(mine, stop)
-                              : await_verdict(mine, stop);
+HostEnding HostWatch::agree(
+    const HostEnding& mine, const std::function<bool()>& stop,
+    const std::function<void(HostEnding&)>& decide) {
+  return is_first() ? judge(mine, stop, decide) : await_verdict(mine, stop);
 }
 
-HostEnding HostWatch::decide(
-    const HostEnding& mine, const std::function<bool()>& stop) {
+HostEnding HostWatch::judge(
+    const HostEnding& mine, const std::function<bool()>& stop,
+    const std::function<void(HostEnding&)>& decide) {
+  if (options_.nnodes == 1) {
+    HostEnding verdict = mine;
+    decide(verdict);
+    return verdict;
+  }
   if (mine.cause != Cause::none) {
     must_end(true);
   }
@@ -351,6 +357,7 @@ HostEnding HostWatch::decide(
     std::this_thread::sleep_for(kBetweenLastLooks);
   }
   if (verdict) {
+    decide(*verdict);
     give_verdict(*verdict);
   }
   return verdict.value_or(mine);

@@ -15,6 +15,9 @@
 
 namespace tandem {
 
+/// Key in the store of host 0 that is set when the ranks of all hosts must end.
+constexpr const char* kRunOver = "launch/over";
+
 /// Coordinates the launchers of a run's hosts through the store of host 0. If the ranks
 /// of one host fail, or one host does not answer for `timeout`, all launchers end their
 /// ranks. All launchers report the same reason, which host 0 selects. In a run on one
@@ -38,10 +41,13 @@ class HostWatch {
     std::string store;
     std::string token;
     // Time without an answer after which a host counts as lost.
-    Milliseconds timeout{300'000};
+    Milliseconds timeout{15'000};
     // Time at which this host began to wait for the other hosts.
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     Greeting greeting;
+    // Called often, in the object's thread, on hosts other than 0, with a connection to
+    // the store.
+    std::function<void(StoreClient&)> exchange = [](StoreClient&) {};
   };
 
   /// `server` is the store's server on host 0, and null on other hosts. `client` is a
@@ -68,8 +74,11 @@ class HostWatch {
 
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
   /// `mine` is the HostEnding of this host. Returns the HostEnding that explains the
-  /// end of the run. All hosts that reach host 0 get the same result.
-  HostEnding agree(const HostEnding& mine, const std::function<bool()>& stop);
+  /// end of the run. All hosts that reach host 0 get the same result. Host 0 calls
+  /// `decide`, which can change the result, before it tells the other hosts.
+  HostEnding agree(
+      const HostEnding& mine, const std::function<bool()>& stop,
+      const std::function<void(HostEnding&)>& decide = [](HostEnding&) {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -94,7 +103,9 @@ class HostWatch {
   void follow();
   void talk();
   // Implementations of agree() on host 0 and on the other hosts.
-  HostEnding decide(const HostEnding& mine, const std::function<bool()>& stop);
+  HostEnding judge(
+      const HostEnding& mine, const std::function<bool()>& stop,
+      const std::function<void(HostEnding&)>& decide);
   HostEnding await_verdict(const HostEnding& mine, const std::function<bool()>& stop);
   std::unique_ptr<StoreClient> connect();
 

@@ -5,22 +5,28 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <memory>
+#include <cstring>
 #include <optional>
+#include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/memory.h"
 #include "tandem/base/output.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
-#include "tandem/base/store/store.h"
 #include "tandem/launch/failure_file.h"
 #include "tandem/launch/fork_server.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
-#include "tandem/launch/meeting_directory.h"
+#include "tandem/launch/rank_status.h"
+#include "tandem/launch/rendezvous.h"
+#include "tandem/launch/restarts.h"
+#include "tandem/launch/status_exchange.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {
@@ -95,74 +101,6 @@ int free_port(const std::string& host) {
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
 }
 
-std::string master_address(const LaunchOptions& options) {
-  return "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
-}
-
-Greeting greeting(const LaunchOptions& options) {
-  return greeting_of(
-      Greeting::Role::launcher, options.node_rank,
-      options.nnodes * options.nproc_per_node, options.backend, options.run);
-}
-
-Milliseconds timeout_of(const LaunchOptions& options) {
-  return Milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));
-}
-
-ListenOn listen_on(const LaunchOptions& options) {
-  return options.listen_all ? ListenOn::all : ListenOn::host;
-}
-
-// On host 0, waits until its name resolves. On other hosts, waits until the launcher of
-// host 0 answers, and returns the connection. Called before the supervisor blocks
-// signals, because the wait may be long.
-std::unique_ptr<StoreClient> wait_for_first_node(
-    const LaunchOptions& options, const std::string& token) {
-  const Milliseconds timeout = timeout_of(options);
-  if (options.nnodes == 1 || timeout.count() == 0) {
-    return nullptr;
-  }
-  if (options.node_rank > 0) {
-    auto client =
-        std::make_unique<StoreClient>(master_address(options), timeout, token);
-    client->greet(greeting(options));
-    return client;
-  }
-  listen_at(master_address(options), timeout, listen_on(options));
-  return nullptr;
-}
-
-// The rendezvous store of this run. Its server is on host 0.
-struct Rendezvous {
-  // The directory contains the server's socket, so it must outlive the server.
-  std::unique_ptr<MeetingDirectory> directory;
-  std::unique_ptr<StoreServer> server;
-  std::unique_ptr<StoreClient> client;
-  std::string address;
-
-  Rendezvous(
-      const LaunchOptions& options, const std::string& token,
-      std::unique_ptr<StoreClient> first_node)
-      : client(std::move(first_node)) {
-    if (options.nnodes == 1) {
-      directory = std::make_unique<MeetingDirectory>();
-      server = std::make_unique<StoreServer>(
-          directory->store_address(), "", Milliseconds(0), ListenOn::host,
-          greeting(options));
-      address = server->address();
-      return;
-    }
-    address = master_address(options);
-    if (options.node_rank == 0) {
-      server = std::make_unique<StoreServer>(
-          address, token, Milliseconds(0), listen_on(options), greeting(options));
-      if (options.token.insecure) {
-        warn_of_no_token(address);
-      }
-    }
-  }
-};
-
 ProcessOptions rank_process(
     const LaunchOptions& options, const RankEnv& env, const Variables& defaults) {
   ProcessOptions process;
@@ -206,17 +144,29 @@ RankEnv common_env(const LaunchOptions& options, const Rendezvous& rendezvous) {
   return env;
 }
 
-// Starts this host's ranks under the supervisor.
+// Memory and files through which the ranks of this host report to the launcher.
+struct Reports {
+  FailureFile failures;
+  StatusBoard board;
+
+  explicit Reports(const LaunchOptions& options)
+      : board(options.node_rank * options.nproc_per_node, options.nproc_per_node) {}
+
+  Variables variables() const {
+    auto variables = failures.variables();
+    const auto more = board.variables();
+    variables.insert(variables.end(), more.begin(), more.end());
+    return variables;
+  }
+};
+
+// Starts this host's ranks under the supervisor. All ranks get `variables`. Throws as
+// Process and fork_ranks().
 void start_ranks(
     const LaunchOptions& options, const Rendezvous& rendezvous,
-    const std::optional<TokenFile>& token, const FailureFile& failures,
-    Supervisor& supervisor) {
+    const Variables& variables, Supervisor& supervisor) {
   auto defaults = rank_variables(options.nproc_per_node, options.threads);
-  const auto more = failures.variables();
-  defaults.insert(defaults.end(), more.begin(), more.end());
-  if (token) {
-    defaults.push_back(token_variable(token->path()));
-  }
+  defaults.insert(defaults.end(), variables.begin(), variables.end());
   const int first_rank = options.node_rank * options.nproc_per_node;
   RankEnv env = common_env(options, rendezvous);
   std::vector<ProcessOptions> ranks;
@@ -244,11 +194,98 @@ HostWatch::Options watch_options(
   watch.master_addr = options.master_addr;
   watch.store = rendezvous.address;
   watch.token = token;
-  watch.greeting = greeting(options);
+  watch.greeting = launcher_greeting(options);
   if (options.timeout_seconds > 0) {
-    watch.timeout = timeout_of(options);
+    watch.timeout = std::min(watch.timeout, options.timeout());
   }
   return watch;
+}
+
+// Returns the number of steps that the ranks of a host have made, -1 if it is unknown.
+int64_t last_step(const StatusBoard& board) {
+  int64_t step = -1;
+  for (const auto& status : board.read()) {
+    step = std::max(step, status.step);
+  }
+  return step;
+}
+
+// Starts the ranks of this host once, and returns how the ranks of all hosts ended.
+// Host 0 decides whether they start again.
+HostEnding run_attempt(
+    const LaunchOptions& options, const std::optional<TokenFile>& file, Meeting meeting,
+    Restarts& restarts) {
+  const std::string token = file ? file->token() : "";
+  Supervisor supervisor(
+      options.grace_seconds, options.stop_grace_seconds < 0
+                                 ? options.grace_seconds
+                                 : options.stop_grace_seconds);
+  const Rendezvous rendezvous(options, token, std::move(meeting));
+  const int64_t memory_kills = num_memory_kills();
+  const Reports reports(options);
+  auto variables = reports.variables();
+  const auto more = restarts.variables();
+  variables.insert(variables.end(), more.begin(), more.end());
+  if (file) {
+    variables.push_back(token_variable(file->path()));
+  }
+  std::optional<HostEnding> failed_start;
+  try {
+    start_ranks(options, rendezvous, variables, supervisor);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    failed_start = HostEnding{Cause::own_error, 1, error.what()};
+  }
+  StatusExchange exchange(
+      reports.board, options.node_rank, options.nnodes, options.stall_seconds);
+  auto watched = watch_options(options, rendezvous, token);
+  watched.exchange = [&](StoreClient& client) { exchange.tell(client); };
+  HostWatch watch(watched, rendezvous.server.get(), rendezvous.client.get());
+  supervisor.ask([&](bool failed) {
+    if (options.node_rank == 0) {
+      exchange.collect(rendezvous.server.get());
+    }
+    return watch.must_end(failed);
+  });
+  const auto endings = supervisor.run();
+  if (supervisor.stop_signal() != 0) {
+    watch.hurry();
+  }
+  const Circumstances when{
+      supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
+      !watch.lost().empty()};
+  const auto stopped = [&] { return supervisor.told_to_stop(); };
+  const auto mine =
+      failed_start.value_or(ending_of_host(endings, reports.failures.read(), when));
+  const auto must_stop = [&] {
+    return supervisor.stop_signal() != 0 || pending_stop_signal() != 0;
+  };
+  auto ending = watch.agree(mine, stopped, [&](HostEnding& verdict) {
+    if (!must_stop()) {
+      restarts.decide(verdict, last_step(reports.board));
+    }
+  });
+  ending.again = ending.again && !must_stop();
+  // Keeps the store open until the other launchers have read the reason for the end of
+  // the run.
+  if (rendezvous.server && options.nnodes > 1) {
+    rendezvous.server->linger_if_refused();
+  }
+  supervisor.finish_output();
+  return ending;
+}
+
+// Waits before the next attempt. Throws Error if a signal stops the launcher.
+void pause_before_restart(std::chrono::seconds delay) {
+  const auto until = std::chrono::steady_clock::now() + delay;
+  do {
+    if (const int number = pending_stop_signal(); number != 0) {
+      throw Error(fmt::format("stopped by SIG{}", sigabbrev_np(number)));
+    }
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(
+        std::chrono::milliseconds(100), until - std::chrono::steady_clock::now()));
+  } while (std::chrono::steady_clock::now() < until);
 }
 
 }  // namespace
@@ -292,40 +329,27 @@ void launch_ranks(const LaunchOptions& options) {
   if (options.nnodes > 1) {
     file.emplace(options.token, is_loopback(options.master_addr));
   }
-  const std::string token = file ? file->token() : "";
-  auto first_node = wait_for_first_node(options, token);
   // Makes the launcher, instead of init, the parent of orphaned grandchildren.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Supervisor supervisor(
-      options.grace_seconds, options.stop_grace_seconds < 0
-                                 ? options.grace_seconds
-                                 : options.stop_grace_seconds);
-  const Rendezvous rendezvous(options, token, std::move(first_node));
-  const int64_t memory_kills = num_memory_kills();
-  const FailureFile failures;
-  start_ranks(options, rendezvous, file, failures, supervisor);
-  HostWatch watch(
-      watch_options(options, rendezvous, token), rendezvous.server.get(),
-      rendezvous.client.get());
-  supervisor.ask([&](bool failed) { return watch.must_end(failed); });
-  const auto endings = supervisor.run();
-  if (supervisor.stop_signal() != 0) {
-    watch.hurry();
-  }
-  const Circumstances when{
-      supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
-      !watch.lost().empty()};
-  const auto ending = watch.agree(ending_of_host(endings, failures.read(), when), [&] {
-    return supervisor.told_to_stop();
-  });
-  // Keeps the store open until the other launchers have read the reason for the end of
-  // the run.
-  if (rendezvous.server && options.nnodes > 1) {
-    rendezvous.server->linger_if_refused();
-  }
-  supervisor.finish_output();
-  if (ending.code != 0) {
-    throw_for_exit_code(ending.code, ending.reason);
+  Restarts restarts(options.max_restarts);
+  for (Attempt next;; ++next.number) {
+    next.restarts = restarts.count();
+    // The first wait for host 0 is before the supervisor blocks signals, because it may
+    // be long.
+    auto meeting = meet_first_node(options, file ? file->token() : "", next);
+    next = meeting.attempt;
+    restarts.set_count(next.restarts);
+    const auto ending = run_attempt(options, file, std::move(meeting), restarts);
+    if (!ending.again) {
+      if (ending.code != 0) {
+        throw_for_exit_code(ending.code, ending.reason);
+      }
+      return;
+    }
+    log_warning(ending.reason);
+    if (options.node_rank == 0) {
+      pause_before_restart(restarts.delay());
+    }
   }
 }
 

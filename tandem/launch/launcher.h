@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -60,9 +61,17 @@ struct LaunchOptions {
 
   // Timeout, in seconds, of the waits before ranks are started. Host 0 waits until
   // master_addr resolves, and other hosts wait until the launcher of host 0 answers.
-  // Also the time without an answer after which a host counts as lost. 0: the launcher
-  // starts the ranks without waiting, and a host counts as lost after 300 s.
+  // 0: the launcher starts the ranks without waiting, unless ranks can be restarted. A
+  // host counts as lost after 15 s without an answer, or after a shorter timeout.
   double timeout_seconds = 0;
+
+  // Number of times that the ranks are started again after a failure, over all hosts.
+  // Equal on all hosts. Ranks can read restart_count() (launch/restarts.h).
+  int max_restarts = 0;
+
+  // Wait of a rank, in seconds, after which the launchers log which ranks it waits for;
+  // 0: never.
+  double stall_seconds = 30;
 
   // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of
   // ranks on this host.
@@ -70,10 +79,16 @@ struct LaunchOptions {
 
   // Additional environment variables for the ranks.
   Variables variables;
+
+  std::chrono::milliseconds timeout() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
+  }
 };
 
 /// Starts the ranks of this host, forwards their output and the launcher's signals, and
-/// returns when all ranks have exited with 0. If a rank fails, all ranks are ended. No
+/// returns when all ranks have exited with 0. If a rank fails, all ranks are ended, and
+/// started again as often as `max_restarts` allows (launch/restarts.h). If the launcher
+/// of a host other than 0 is lost, the other launchers wait for its replacement. No
 /// rank outlives the call; if the launcher is killed, the kernel kills the ranks.
 ///
 /// Signals and grace periods work even if no process reads the launcher's output. The

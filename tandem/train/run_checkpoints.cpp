@@ -10,6 +10,8 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/rank_files.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/launch/rank_status.h"
+#include "tandem/launch/restarts.h"
 #include "tandem/train/checkpoint_facts.h"
 
 namespace tandem {
@@ -64,7 +66,7 @@ void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
-  const bool goes_on = config_.output.resume == "auto" ||
+  const bool goes_on = config_.output.resume == "auto" || restart_count() > 0 ||
                        config_.output.resume.rfind(checkpoints + "/", 0) == 0;
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
@@ -98,10 +100,14 @@ CheckpointContent RunCheckpoints::content(
 }
 
 // Rank 0 chooses the checkpoint, so that all ranks resume from the same checkpoint.
+// After a restart, the run's own checkpoints are newer than the checkpoint that
+// --resume names.
 std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
-  if (path == "auto" && comm_.rank() == 0) {
-    path = newest_whole_checkpoint(config_.output.out + "/checkpoints");
+  const bool searches = path == "auto" || restart_count() > 0;
+  if (searches && comm_.rank() == 0) {
+    const auto newest = newest_whole_checkpoint(config_.output.out + "/checkpoints");
+    path = newest.empty() && path != "auto" ? path : newest;
   }
   return comm_.broadcast_text(path, 0, "resume");
 }
@@ -209,6 +215,9 @@ std::vector<std::string> RunCheckpoints::take_complete() {
 void RunCheckpoints::take(const std::optional<SaveOutcome>& outcome) {
   if (outcome) {
     failed_ = outcome->error;
+    if (!failed_) {
+      report_checkpoint(outcome->step);
+    }
     if (!failed_ && told_) {
       complete_.push_back(outcome->path);
     }

@@ -17,6 +17,7 @@
 #include "tandem/data/data_parts.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/normalization.h"
+#include "tandem/launch/rank_status.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/update/arena_update.h"
 #include "tandem/train/agreement/agreement.h"
@@ -281,6 +282,7 @@ class Trainer {
   }
 
   void train_step() {
+    report_activity(Activity::data);
     // A rank that has converged reads no samples.
     const auto batches =
         end_.convergence().mine() ? std::vector<Batch>() : batches_.next();
@@ -292,10 +294,12 @@ class Trainer {
     context.trace =
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     const ReportPlace before = place();
+    report_activity(Activity::training);
     const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = batches_.after_step(position_.samples_in_epoch);
+    report_step(position_.epoch, position_.step);
     // A server has the sums of its workers, which report their losses themselves.
     if (batches_.reads()) {
       agreement_.note_loss(position_.step, sums);
@@ -426,6 +430,7 @@ class Trainer {
 
   TestReport evaluate_now(const Dataset& data) {
     reporter_.clock().pause();
+    report_activity(Activity::evaluation);
     auto whole = within_device_memory(
         placement_,
         smaller_batches("--eval-batch-size", config_.output.eval_batch_size), [&] {
@@ -465,6 +470,7 @@ class Trainer {
       return;
     }
     reporter_.clock().pause();
+    report_activity(Activity::saving);
     const auto start = SavePauses::Clock::now();
     // collect_state() must be called before own_state(), because it may store values in
     // the state that own_state() returns.

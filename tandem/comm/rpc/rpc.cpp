@@ -1,6 +1,7 @@
 #include "tandem/comm/rpc/rpc.h"
 
 #include "tandem/base/error.h"
+#include "tandem/launch/rank_status.h"
 
 namespace tandem {
 
@@ -37,6 +38,7 @@ class CountedRpc : public Rpc {
   RpcMessage call(int peer, RpcMessage request) override {
     request = in_main_memory(std::move(request));
     count(stats_, request);
+    const ReportedWait reported("answer", 0, "rank " + std::to_string(peer));
     const auto start = Clock::now();
     auto answer = rpc_->call(peer, std::move(request));
     add_wait(start);
@@ -44,6 +46,7 @@ class CountedRpc : public Rpc {
   }
 
   RpcRequest next() override {
+    const ReportedWait reported("request of another rank");
     const auto start = Clock::now();
     auto request = rpc_->next();
     add_wait(start);

@@ -37,6 +37,10 @@ struct RankOptions {
   std::string master_addr = "127.0.0.1";
   int64_t master_port = 0;
   double grace_seconds = 30;
+  // Number of times that failed ranks are started again.
+  int64_t max_restarts = 0;
+  // Wait of a rank, in seconds, that the launcher reports; 0: none.
+  double stall_warning = 30;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -74,6 +78,20 @@ struct RankOptions {
             "grace_seconds", &O::grace_seconds,
             "seconds to save after SIGTERM, SIGINT or SIGHUP before ranks are killed")
         .between(0, 1e6);
+    table
+        .add(
+            "max_restarts", &O::max_restarts,
+            "restarts of all ranks from the newest checkpoint after a rank fails; needs "
+            "--out")
+        .between(0, 1e6)
+        .of_one_start();
+    table
+        .add(
+            "stall_warning", &O::stall_warning,
+            "seconds of waiting after which the launcher names the ranks that others "
+            "wait for; 0: never")
+        .between(0, 1e6)
+        .of_one_start();
   }
 };
 

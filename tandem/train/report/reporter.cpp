@@ -10,6 +10,7 @@
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/sampler.h"
+#include "tandem/launch/rank_status.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
@@ -169,6 +170,7 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   clock_.add(ranks * sums.samples / targets_per_sample_);
   const LineValues values = values_at(place, sums, batch);
   directory_->add(report_of(place, values, metric_));
+  report_values(values.loss, values.lr, values.samples_per_second);
   if (shown && !own_numbers_) {
     progress_.show(values);
   } else if (shown && own.samples > 0) {

@@ -1,0 +1,311 @@
+#include "tandem/launch/rank_status.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kStatusVariable = "TANDEM_STATUS";
+constexpr const char* kActivities[] = {
+    "starting", "loading data", "training", "evaluating", "saving"};
+
+// Report of one rank. Times are in nanoseconds on a clock that all processes of a host
+// share; 0 means never.
+struct Report {
+  pid_t pid;
+  Activity activity;
+  char operation[24];
+  char label[40];
+  int64_t number;
+  int64_t waiting_since;
+  int64_t epoch;
+  int64_t step;
+  int64_t step_at;
+  double loss;
+  double learning_rate;
+  double samples_per_second;
+  int64_t checkpoint_step;
+  int64_t checkpoint_at;
+};
+
+// A report in shared memory. One thread writes it.
+struct Slot {
+  // Odd while the rank writes the report.
+  std::atomic<uint32_t> version;
+  Report report;
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+double seconds_since(int64_t then) {
+  return then == 0 ? 0 : std::max(0.0, 1e-9 * static_cast<double>(now_ns() - then));
+}
+
+template <size_t size>
+void copy_text(char (&target)[size], const char* text) {
+  std::strncpy(target, text, size - 1);
+  target[size - 1] = '\0';
+}
+
+// Returns a copy of a report that its rank did not change meanwhile. A rank that was
+// killed or suspended in a write leaves an odd version; its report is used as it is.
+Report copy_of(const Slot& slot) {
+  constexpr int kTries = 1000;
+  Report copy{};
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const uint32_t before = slot.version.load(std::memory_order_acquire);
+    std::memcpy(&copy, &slot.report, sizeof(copy));
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && slot.version.load(std::memory_order_relaxed) == before) {
+      break;
+    }
+  }
+  copy.operation[sizeof(copy.operation) - 1] = '\0';
+  copy.label[sizeof(copy.label) - 1] = '\0';
+  return copy;
+}
+
+std::string name_of_wait(const Report& report) {
+  const std::string label = report.label;
+  return report.operation +
+         (report.number == 0 ? "" : " #" + std::to_string(report.number)) +
+         (label.empty() ? "" : " (" + label + ")");
+}
+
+RankStatus status_of(const Report& report, int rank) {
+  RankStatus status;
+  status.rank = rank;
+  status.pid = report.pid;
+  if (report.pid == 0) {
+    return status;
+  }
+  status.activity = report.activity;
+  status.suspended = is_stopped(report.pid);
+  if (report.waiting_since != 0) {
+    status.operation = name_of_wait(report);
+    status.waiting_seconds = seconds_since(report.waiting_since);
+  }
+  if (report.step_at != 0) {
+    status.epoch = report.epoch;
+    status.step = report.step;
+    status.step_seconds = seconds_since(report.step_at);
+  }
+  status.loss = report.loss;
+  status.learning_rate = report.learning_rate;
+  status.samples_per_second = report.samples_per_second;
+  if (report.checkpoint_at != 0) {
+    status.checkpoint_step = report.checkpoint_step;
+    status.checkpoint_seconds = seconds_since(report.checkpoint_at);
+  }
+  return status;
+}
+
+// Maps the slot of this rank; null if no launcher of tandem started this process.
+Slot* map_own_slot() {
+  const auto path = get_env(kStatusVariable);
+  const auto local = parse_number<int>(get_env("LOCAL_RANK").value_or(""));
+  const int fd = path && local ? open(path->c_str(), O_RDWR | O_CLOEXEC) : -1;
+  if (fd < 0) {
+    return nullptr;
+  }
+  const off_t size = lseek(fd, 0, SEEK_END);
+  const auto offset = sizeof(Slot) * static_cast<size_t>(std::max(0, *local));
+  void* memory = MAP_FAILED;
+  if (*local >= 0 && static_cast<size_t>(size) >= offset + sizeof(Slot)) {
+    memory = mmap(
+        nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  close(fd);
+  return memory == MAP_FAILED
+             ? nullptr
+             : reinterpret_cast<Slot*>(static_cast<char*>(memory) + offset);
+}
+
+// Returns this rank's slot; null if this thread cannot report.
+Slot* own_slot() {
+  static Slot* const slot = map_own_slot();
+  static const auto reporter = std::this_thread::get_id();
+  return slot != nullptr && std::this_thread::get_id() == reporter ? slot : nullptr;
+}
+
+// Calls `each` with the name and the value of each member of a RankStatus.
+template <typename Status, typename Each>
+void for_each_member(Status& status, const Each& each) {
+  each("rank", status.rank);
+  each("pid", status.pid);
+  each("activity", status.activity);
+  each("suspended", status.suspended);
+  each("operation", status.operation);
+  each("waiting_seconds", status.waiting_seconds);
+  each("epoch", status.epoch);
+  each("step", status.step);
+  each("step_seconds", status.step_seconds);
+  each("loss", status.loss);
+  each("learning_rate", status.learning_rate);
+  each("samples_per_second", status.samples_per_second);
+  each("checkpoint_step", status.checkpoint_step);
+  each("checkpoint_seconds", status.checkpoint_seconds);
+}
+
+template <typename T>
+void set_member(const nlohmann::json& value, T& member) {
+  value.get_to(member);
+}
+
+// JSON has no NaN and infinity; they are written as null.
+void set_member(const nlohmann::json& value, double& member) {
+  member = value.is_null() ? std::nan("") : value.get<double>();
+}
+
+template <typename Change>
+void write_report(const Change& change) {
+  Slot* slot = own_slot();
+  if (slot == nullptr) {
+    return;
+  }
+  const uint32_t version = slot->version.load(std::memory_order_relaxed) | 1;
+  slot->version.store(version, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  if (slot->report.pid == 0) {
+    slot->report.pid = getpid();
+  }
+  change(slot->report);
+  slot->version.store(version + 1, std::memory_order_release);
+}
+
+}  // namespace
+
+const char* name_of(Activity activity) {
+  const auto number = static_cast<size_t>(activity);
+  return number < std::size(kActivities) ? kActivities[number] : "unknown";
+}
+
+std::string to_json(const std::vector<RankStatus>& statuses) {
+  auto list = nlohmann::json::array();
+  for (const auto& status : statuses) {
+    nlohmann::json entry;
+    for_each_member(
+        status, [&](const char* name, const auto& member) { entry[name] = member; });
+    list.push_back(std::move(entry));
+  }
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<RankStatus> statuses_from_json(const std::string& text) {
+  std::vector<RankStatus> statuses;
+  try {
+    for (const auto& entry : nlohmann::json::parse(text)) {
+      RankStatus& status = statuses.emplace_back();
+      for_each_member(status, [&](const char* name, auto& member) {
+        set_member(entry.at(name), member);
+      });
+      status.operation = printable(status.operation);
+    }
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  return statuses;
+}
+
+StatusBoard::StatusBoard(int first_rank, int num_ranks)
+    : first_rank_(first_rank),
+      num_ranks_(num_ranks),
+      fd_(memfd_create("tandem-status", MFD_CLOEXEC)),
+      slots_(MAP_FAILED) {
+  const auto size = sizeof(Slot) * static_cast<size_t>(num_ranks);
+  if (fd_ >= 0 && ftruncate(fd_, static_cast<off_t>(size)) == 0) {
+    slots_ = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_, 0);
+  }
+  TANDEM_CHECK(slots_ != MAP_FAILED, "no memory for the status of ranks");
+}
+
+StatusBoard::~StatusBoard() {
+  munmap(slots_, sizeof(Slot) * static_cast<size_t>(num_ranks_));
+  close(fd_);
+}
+
+Variables StatusBoard::variables() const {
+  return {
+      {kStatusVariable,
+       "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_)}};
+}
+
+std::vector<RankStatus> StatusBoard::read() const {
+  std::vector<RankStatus> statuses;
+  for (int local = 0; local < num_ranks_; ++local) {
+    statuses.push_back(status_of(
+        copy_of(static_cast<const Slot*>(slots_)[local]), first_rank_ + local));
+  }
+  return statuses;
+}
+
+void report_activity(Activity activity) {
+  write_report([&](Report& report) { report.activity = activity; });
+}
+
+void report_step(int64_t epoch, int64_t step) {
+  write_report([&](Report& report) {
+    report.epoch = epoch;
+    report.step = step;
+    report.step_at = now_ns();
+  });
+}
+
+void report_values(double loss, double learning_rate, double samples_per_second) {
+  write_report([&](Report& report) {
+    report.loss = loss;
+    report.learning_rate = learning_rate;
+    report.samples_per_second = samples_per_second;
+  });
+}
+
+void report_checkpoint(int64_t step) {
+  write_report([&](Report& report) {
+    report.checkpoint_step = step;
+    report.checkpoint_at = now_ns();
+  });
+}
+
+ReportedWait::ReportedWait(
+    const char* operation, int64_t number, const std::string& label)
+    : reports_(false) {
+  const Slot* own = own_slot();
+  if (own == nullptr || own->report.waiting_since != 0) {
+    return;
+  }
+  reports_ = true;
+  write_report([&](Report& report) {
+    copy_text(report.operation, operation);
+    copy_text(report.label, label.c_str());
+    report.number = number;
+    report.waiting_since = now_ns();
+  });
+}
+
+ReportedWait::~ReportedWait() {
+  if (reports_) {
+    write_report([](Report& report) { report.waiting_since = 0; });
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/base/process.h"
+
+namespace tandem {
+
+/// Work that a rank does.
+enum class Activity : int32_t { starting, data, training, evaluation, saving };
+
+/// Returns the name of an activity, such as "saving".
+const char* name_of(Activity activity);
+
+/// What a rank does at one moment. Times are in seconds.
+struct RankStatus {
+  int rank = 0;
+  // 0 if the rank has not reported: it is still starting, or it does not use tandem.
+  pid_t pid = 0;
+  Activity activity = Activity::starting;
+  // True if the process is suspended (SIGSTOP).
+  bool suspended = false;
+  // The communication for which the rank waits, such as "all_reduce #12 (loss)"; "" if
+  // it does not wait. waiting_seconds is then the time since the wait began.
+  std::string operation;
+  double waiting_seconds = 0;
+  // Epoch, from 0, and number of steps since the run began; -1 before the first step.
+  // step_seconds is the time since the last step ended.
+  int64_t epoch = -1;
+  int64_t step = -1;
+  double step_seconds = 0;
+  // Values of the last report; 0 before the first one.
+  double loss = 0;
+  double learning_rate = 0;
+  double samples_per_second = 0;
+  // Step of the newest checkpoint, -1 without any, and the time since it was saved.
+  int64_t checkpoint_step = -1;
+  double checkpoint_seconds = 0;
+};
+
+/// Converts statuses to a JSON array and back. from_json() returns no statuses if the
+/// text has another form, because any process of a run can write it.
+std::string to_json(const std::vector<RankStatus>& statuses);
+std::vector<RankStatus> statuses_from_json(const std::string& text);
+
+/// Memory in which the ranks of a host report what they do. The launcher makes it; the
+/// ranks write to it, and the launcher reads it without waiting for them. The object
+/// must outlive the ranks.
+class StatusBoard {
+ public:
+  /// Makes memory for the ranks `first_rank` to `first_rank + num_ranks - 1`.
+  StatusBoard(int first_rank, int num_ranks);
+  ~StatusBoard();
+  StatusBoard(const StatusBoard&) = delete;
+  StatusBoard& operator=(const StatusBoard&) = delete;
+
+  /// Returns the environment variable with which ranks find the memory.
+  Variables variables() const;
+
+  /// Returns the statuses of all ranks, in order of rank.
+  std::vector<RankStatus> read() const;
+
+ private:
+  int first_rank_;
+  int num_ranks_;
+  int fd_;
+  void* slots_;
+};
+
+// The following functions report to the launcher what this rank does. They do nothing
+// if tandem's launcher did not start this process. Only the thread that calls one of
+// them first can report; calls of other threads do nothing, so ranks that are threads
+// report once. Each call takes some 20 ns.
+
+void report_activity(Activity activity);
+/// Reports that a step has ended: `epoch` from 0, `step` since the run began.
+void report_step(int64_t epoch, int64_t step);
+void report_values(double loss, double learning_rate, double samples_per_second);
+void report_checkpoint(int64_t step);
+
+/// Reports that this rank waits for other ranks, until the object is destroyed. If
+/// waits are nested, only the outermost is reported.
+class ReportedWait {
+ public:
+  /// `operation`, `number` and `label` name the communication. A number of 0 and an
+  /// empty label are left out.
+  explicit ReportedWait(
+      const char* operation, int64_t number = 0, const std::string& label = "");
+  ~ReportedWait();
+  ReportedWait(const ReportedWait&) = delete;
+  ReportedWait& operator=(const ReportedWait&) = delete;
+
+ private:
+  bool reports_;
+};
+
+}  // namespace tandem

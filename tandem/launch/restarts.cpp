@@ -1,0 +1,92 @@
+#include "tandem/launch/restarts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kCount = "TANDEM_RESTART_COUNT";
+constexpr const char* kTorchCount = "TORCHELASTIC_RESTART_COUNT";
+constexpr const char* kCauses = "TANDEM_RESTART_CAUSES";
+constexpr int kMisuse = 2;
+constexpr int kMostRepeats = 3;
+// Greatest number of causes that are passed to the ranks: an environment variable is
+// limited to 128 KiB.
+constexpr size_t kMostCauses = 20;
+
+std::string without_process_ids(const std::string& reason) {
+  static const std::regex pid("pid [0-9]+");
+  return std::regex_replace(reason, pid, "pid");
+}
+
+}  // namespace
+
+int restart_count() {
+  const auto own = get_env(kCount);
+  const auto text = own ? own : get_env(kTorchCount);
+  return std::max(0, parse_number<int>(text.value_or("")).value_or(0));
+}
+
+std::vector<std::string> restart_causes() {
+  const auto text = get_env(kCauses).value_or("");
+  return text.empty() ? std::vector<std::string>() : split(text, '\n');
+}
+
+void Restarts::decide(HostEnding& ending, int64_t step) {
+  if (most_ == 0 || ending.code == 0 || ending.code == kMisuse ||
+      ending.code == kExitStopped) {
+    return;
+  }
+  const std::string reason = without_process_ids(ending.reason);
+  repeats_ = step >= 0 && step == step_ && reason == reason_ ? repeats_ + 1 : 1;
+  idle_failures_ = step >= 0 && repeats_ == 1 ? 0 : idle_failures_ + 1;
+  reason_ = reason;
+  step_ = step;
+  if (count() >= most_) {
+    ending.reason += fmt::format(
+        "; no restart is left of {}, raise --max-restarts to continue", most_);
+  } else if (repeats_ >= kMostRepeats) {
+    ending.reason += fmt::format(
+        "; not started again, because the run failed {} times after step {} for this "
+        "reason",
+        repeats_, step);
+  } else {
+    causes_.push_back(ending.reason);
+    ending.again = true;
+    ending.reason += fmt::format("; restart {} of {}", count(), most_);
+    if (delay().count() > 0) {
+      ending.reason += fmt::format(" in {} s", delay().count());
+    }
+  }
+}
+
+std::chrono::seconds Restarts::delay() const {
+  constexpr int kMostDoublings = 6;
+  constexpr std::chrono::seconds kMost(60);
+  if (idle_failures_ == 0) {
+    return {};
+  }
+  return std::min(
+      kMost, std::chrono::seconds(1 << std::min(idle_failures_ - 1, kMostDoublings)));
+}
+
+Variables Restarts::variables() const {
+  const std::string count_text = std::to_string(count());
+  const auto shown = causes_.end() -
+                     static_cast<std::ptrdiff_t>(std::min(kMostCauses, causes_.size()));
+  return {
+      {kCount, count_text},
+      {kTorchCount, count_text},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(most_)},
+      {kCauses, join({shown, causes_.end()}, "\n")}};
+}
+
+}  // namespace tandem

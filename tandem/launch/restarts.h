@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/base/process.h"
+#include "tandem/launch/host_ending.h"
+
+namespace tandem {
+
+/// Number of times that the ranks of this process's run were started again, from the
+/// environment variables TANDEM_RESTART_COUNT or TORCHELASTIC_RESTART_COUNT (torchrun);
+/// 0 for the first start.
+int restart_count();
+
+/// Reasons for the restarts of this process's run, in order, as its launcher passes
+/// them in an environment variable.
+std::vector<std::string> restart_causes();
+
+/// Decides whether the ranks of a run are started again after a failure. Host 0 decides
+/// for all hosts of a run.
+///
+/// Ranks are not started again after misuse (exit code 2), after a stop by a signal,
+/// after `most` restarts, or if the run has failed three times in succession at the
+/// same step for the same reason.
+class Restarts {
+ public:
+  /// `most`: greatest number of restarts.
+  explicit Restarts(int most) : most_(most) {}
+
+  /// Decides about a failed attempt, and counts the restart. `step` is the last step
+  /// of the run, -1 if the attempt made no step or if the step is unknown. Extends
+  /// `ending.reason` by the decision, and sets `ending.again`.
+  void decide(HostEnding& ending, int64_t step);
+
+  /// Number of restarts so far.
+  int count() const {
+    return static_cast<int>(causes_.size());
+  }
+
+  /// Takes over the number of restarts that host 0 has counted.
+  void set_count(int count) {
+    causes_.resize(static_cast<size_t>(count));
+  }
+
+  /// Time to wait before the next start: 0 if the last attempt made steps and failed at
+  /// another step than the one before, otherwise 1 s, 2 s, 4 s and so on, at most 60 s.
+  std::chrono::seconds delay() const;
+
+  /// Environment variables for the ranks.
+  Variables variables() const;
+
+ private:
+  int most_;
+  std::vector<std::string> causes_;
+  // Reason, without process ids, and step of the last failure; number of successive
+  // failures with this reason at this step, and of successive failures without
+  // progress.
+  std::string reason_;
+  int64_t step_ = -1;
+  int repeats_ = 0;
+  int idle_failures_ = 0;
+};
+
+}  // namespace tandem
