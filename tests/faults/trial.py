@@ -82,10 +82,18 @@ class Trial:
                     self.hosts.addresses[0], "--master-port", "29517"])
                 for i in range(2)]
         self.begun = time.monotonic()
-        self.launchers = [
-            subprocess.Popen(one, stdout=output, stderr=errors, text=True,
-                             start_new_session=True)
-            for one in commands]
+        self.commands, self.streams = commands, {"stdout": output, "stderr": errors}
+        self.launchers = [self.start_launcher(host) for host in range(len(commands))]
+
+    def start_launcher(self, host):
+        return subprocess.Popen(
+            self.commands[host], text=True, start_new_session=True, **self.streams)
+
+    def restart_launcher(self, host):
+        """Starts the launcher of a host again, after its end."""
+        _, errors = self.launchers[host].communicate()
+        self.said += errors or ""
+        self.launchers[host] = self.start_launcher(host)
 
     def finish(self, within):
         """Waits for the launchers; returns (code, last line, seconds) for each. `said` has
