@@ -75,7 +75,7 @@ class HostWatch {
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
   /// `mine` is the HostEnding of this host. Returns the HostEnding that explains the
   /// end of the run. All hosts that reach host 0 get the same result. Host 0 calls
-  /// `decide`, which can change the result, before it tells the other hosts.
+  /// `decide`, which can change the result, before the other hosts get the result.
   HostEnding agree(
       const HostEnding& mine, const std::function<bool()>& stop,
       const std::function<void(HostEnding&)>& decide = [](HostEnding&) {});

@@ -16,7 +16,7 @@ enum class Activity : int32_t { starting, data, training, evaluation, saving };
 /// Returns the name of an activity, such as "saving".
 const char* name_of(Activity activity);
 
-/// What a rank does at one moment. Times are in seconds.
+/// Activity, wait and figures of a rank at one moment. Times are in seconds.
 struct RankStatus {
   int rank = 0;
   // 0 if the rank has not reported: it is still starting, or it does not use tandem.
@@ -47,7 +47,7 @@ struct RankStatus {
 std::string to_json(const std::vector<RankStatus>& statuses);
 std::vector<RankStatus> statuses_from_json(const std::string& text);
 
-/// Memory in which the ranks of a host report what they do. The launcher makes it; the
+/// Memory in which the ranks of a host report their status. The launcher makes it; the
 /// ranks write to it, and the launcher reads it without waiting for them. The object
 /// must outlive the ranks.
 class StatusBoard {
@@ -71,7 +71,7 @@ class StatusBoard {
   void* slots_;
 };
 
-// The following functions report to the launcher what this rank does. They do nothing
+// The following functions report the status of this rank to the launcher. They do nothing
 // if tandem's launcher did not start this process. Only the thread that calls one of
 // them first can report; calls of other threads do nothing, so ranks that are threads
 // report once. Each call takes some 20 ns.

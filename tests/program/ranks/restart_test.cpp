@@ -184,6 +184,17 @@ TEST_F(Restart, DoesNotFollowMisuse) {
   EXPECT_THAT(result.errors, Not(HasSubstr("restart")));
 }
 
+TEST_F(Restart, ResumesUnderTorchrun) {
+  const auto hash = hash_without_failures({});
+  const Variables second = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
+  const auto stopped = tandem_run(training({"--out", out()}, "3"));
+  EXPECT_EQ(stopped.status.code, 0) << stopped.errors;
+  const auto resumed = tandem_run(training({"--out", out()}), second);
+  EXPECT_EQ(resumed.status.code, 0) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("resuming from"));
+  EXPECT_EQ(hash_of(out()), hash);
+}
+
 TEST_F(Restart, DoesNotFollowAStop) {
   auto run = begin(
       training({"--nproc", "3", "--out", out(), "--max-restarts", "3"}, kManyEpochs));
