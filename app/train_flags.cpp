@@ -191,6 +191,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
     apply_command_line(config, app, flags, assignments);
   }
   check(config);
+  check_settings_of_format(config);
   if (config.model.kind == ModelKind::custom) {
     throw ConfigError(
         "[config] model is custom, which is for programs with their own model "

@@ -149,6 +149,7 @@ int info(const Arguments& arguments) {
     add_setting(app, config, setting);
   }
   parse(app, arguments);
+  check_settings_of_format(config);
   const auto splits = load_dataset(DataRequest(config));
   describe("train", splits.train);
   if (splits.validation.size > 0) {

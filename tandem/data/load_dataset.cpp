@@ -10,6 +10,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
+#include "tandem/config/fields.h"
 #include "tandem/data/array_dataset.h"
 #include "tandem/data/hold_out.h"
 #include "tandem/data/idx_folder.h"
@@ -121,6 +122,33 @@ DataRequest::DataRequest(const RunConfig& config)
       seed(static_cast<uint64_t>(config.training.seed)),
       wants_values(row_of(config.model.loss).of_numbers),
       ignore_index(config.model.ignore_index) {}
+
+void check_settings_of_format(const RunConfig& config) {
+  const std::string& path = config.data.source;
+  const auto& sources = data_sources();
+  const bool is_named = find_entry(path) != nullptr;
+  const auto own = std::find_if(sources.begin(), sources.end(), [&](const auto& source) {
+    return !is_named && source.matches(path);
+  });
+  if (!is_named && own == sources.end()) {
+    return;
+  }
+  const std::vector<std::string> used =
+      is_named ? std::vector<std::string>() : own->settings;
+  for (const auto& source : sources) {
+    for (const auto& name : source.settings) {
+      const Field& field = find_field(name, name);
+      if (field.text(config) != field.text(RunConfig()) &&
+          std::find(used.begin(), used.end(), name) == used.end()) {
+        throw ConfigError(fmt::format(
+            "[data] {} is '{}', but data is {}, which has no such setting; leave out "
+            "{}",
+            name, field.text(config),
+            is_named ? path : fmt::format("'{}': {}", path, own->files), field.flag()));
+      }
+    }
+  }
+}
 
 DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline) {
   const DataOptions& options = request.options;

@@ -41,6 +41,11 @@ struct DataRequest {
   explicit DataRequest(const RunConfig& config);
 };
 
+/// Throws ConfigError if a setting differs from its default, but the format of the data
+/// set does not use it, such as `target` for images. Looks only at names of files. Does
+/// nothing if the files are missing on this host, or have no known format.
+void check_settings_of_format(const RunConfig& config);
+
 /// Loads a named data set (named_datasets.h), or the files at a path (sources.h).
 ///
 /// If the files have no test part, holds out DataOptions::test_fraction of the samples:

@@ -17,6 +17,8 @@ struct DataSource {
   // Loads the training part and, if the files have one, the test part. Its size is 0
   // otherwise.
   DatasetSplits (*load)(const DataRequest& request, const Deadline& deadline);
+  // Names of the settings that the format uses, of those that only some formats use.
+  std::vector<std::string> settings;
   // True: the normalization "default" is measured.
   bool is_measured = true;
 };

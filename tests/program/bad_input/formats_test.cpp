@@ -185,6 +185,10 @@ INSTANTIATE_TEST_SUITE_P(
               stage.write("arrays/x.npy", npy("<f4", true, 40, 4));
             }),
         arrays(
+            "ImageSize", {"--image-size", "28", "--nproc", "3", "--out", "@/out"}, 2,
+            {"image_size is '28'", "@/arrays", "NumPy arrays", "leave out --image-size"},
+            [](const Stage&) {}),
+        arrays(
             "DifferentLengths", {"--nproc", "3", "--out", "@/out"}, 1,
             {"@/arrays", "39 inputs, but 40 targets"},
             [](const Stage& stage) {
@@ -284,6 +288,23 @@ INSTANTIATE_TEST_SUITE_P(
         table(
             "Nan", "class", 1, {"'b'", "line 42", "'nan'", "a finite number"},
             "1,nan,red,1\n"),
+        BadInputCase{
+            "BlockSizeOfATable",
+            train(
+                {"--data", "@/table.csv", "--target", "class", "--block-size", "9",
+                 "--nproc", "3", "--out", "@/out"}),
+            2,
+            {"block_size is '9'", "@/table.csv", "a table", "no such setting",
+             "leave out --block-size"},
+            [](const Stage& stage) { stage.write("table.csv", rows()); },
+            kOnlyErrors},
+        BadInputCase{
+            "TargetOfANamedDataSet",
+            train({"--data", "digits", "--target", "class", "--out", "@/out"}),
+            2,
+            {"target is 'class'", "data is digits", "leave out --target"},
+            [](const Stage&) {},
+            kOnlyErrors},
         BadInputCase{
             "UnknownCategoryInTheTestPart",
             train({"--data", "@/tables", "--target", "class", "--out", "@/out"}),
