@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/process.h"
 #include "tandem/base/store/token.h"
+#include "tandem/launch/torchrun_options.h"
 
 namespace tandem {
 
@@ -83,6 +85,9 @@ struct LaunchOptions {
   std::chrono::milliseconds timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
   }
+
+  // Services of torchrun for the ranks; nullopt for none.
+  std::optional<TorchrunOptions> torchrun;
 };
 
 /// Starts the ranks of this host, forwards their output and the launcher's signals, and
