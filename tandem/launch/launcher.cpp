@@ -19,7 +19,9 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
+#include "tandem/launch/elastic_variables.h"
 #include "tandem/launch/failure_file.h"
+#include "tandem/launch/failure_summary.h"
 #include "tandem/launch/fork_server.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
@@ -103,7 +105,8 @@ int free_port(const std::string& host) {
 }
 
 ProcessOptions rank_process(
-    const LaunchOptions& options, const RankEnv& env, const Variables& defaults) {
+    const LaunchOptions& options, const RankEnv& env, const Variables& defaults,
+    const LogDirectory* logs) {
   ProcessOptions process;
   process.command = options.command;
   if (options.local_rank_at > 0) {
@@ -112,10 +115,16 @@ ProcessOptions rank_process(
         "--local-rank=" + std::to_string(env.local_rank));
   }
   process.variables = to_variables(env);
-  process.variables.push_back(program_start_variable());
-  process.variables.insert(process.variables.end(), defaults.begin(), defaults.end());
-  process.variables.insert(
-      process.variables.end(), options.variables.begin(), options.variables.end());
+  const auto add = [&](const Variables& more) {
+    process.variables.insert(process.variables.end(), more.begin(), more.end());
+  };
+  add({program_start_variable()});
+  if (logs != nullptr) {
+    add(elastic_variables(*options.torchrun, env));
+    add({{"TORCHELASTIC_ERROR_FILE", logs->error_file(env.local_rank)}});
+  }
+  add(defaults);
+  add(options.variables);
   process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
   return process;
 }
@@ -178,7 +187,7 @@ void start_ranks(
   for (int local = 0; local < options.nproc_per_node; ++local) {
     env.local_rank = local;
     env.rank = first_rank + local;
-    ranks.push_back(rank_process(options, env, defaults));
+    ranks.push_back(rank_process(options, env, defaults, logs));
   }
   int rank = first_rank;
   for (auto& process : start(options, ranks)) {
@@ -272,8 +281,11 @@ HostEnding run_attempt(
       supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
       !watch.lost().empty()};
   const auto stopped = [&] { return supervisor.told_to_stop(); };
-  const auto mine =
-      failed_start.value_or(ending_of_host(endings, reports.failures.read(), when));
+  auto errors = reports.failures.read();
+  if (logs != nullptr) {
+    complete_error_files(*logs, first_rank_of(options), endings, errors);
+  }
+  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
   const auto must_stop = [&] {
     return supervisor.stop_signal() != 0 || pending_stop_signal() != 0;
   };
@@ -289,6 +301,12 @@ HostEnding run_attempt(
     rendezvous.server->linger_if_refused();
   }
   supervisor.finish_output();
+  const bool ends_here = !ending.again && !failed_start && needs_summary(mine, when) &&
+                         ending.reason.rfind(mine.reason, 0) == 0;
+  if (logs != nullptr && ends_here) {
+    const auto* first = first_failure(endings, errors, when);
+    summarize_failure(*first, first_rank_of(options), supervisor, *logs);
+  }
   return ending;
 }
 
