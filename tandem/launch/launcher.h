@@ -101,8 +101,8 @@ struct LaunchOptions {
 /// run stops or fails, the launcher no longer waits for a reader: it drops the oldest
 /// lines and prints their number.
 ///
-/// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD and
-/// SIGPIPE stay blocked afterwards.
+/// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
+/// SIGCHLD and SIGPIPE stay blocked afterwards.
 ///
 /// Throws ConfigError for an invalid option, a program that does not exist, or several
 /// hosts without a token. Throws CommError if host 0's launcher does not answer in

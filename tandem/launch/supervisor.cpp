@@ -28,7 +28,7 @@ sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number :
-       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
     // Leaves out an ignored SIGHUP, because a signalfd receives a blocked signal even
     // if the signal is ignored.
     if (number != SIGHUP || !ignores_hangup()) {
@@ -164,9 +164,9 @@ void Supervisor::read_signals() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (number == SIGUSR1) {
+    if (number == SIGUSR1 || number == SIGUSR2) {
       for (auto& child : children_) {
-        child.process.signal(SIGUSR1);
+        child.process.signal(number);
       }
     } else if (number != SIGCHLD) {
       const bool impatient = number == SIGINT && stop_signal_ == SIGINT;
