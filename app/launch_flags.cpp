@@ -1,25 +1,13 @@
 #include "app/launch_flags.h"
 
 #include "app/command_line.h"
-#include "tandem/base/log.h"
+#include "app/torchrun_flags.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 
 namespace tandem::app {
 
 namespace {
-
-// Flags of torchrun that have no effect here.
-const char* const kIgnoredOptions[] = {
-    "--rdzv-backend,--rdzv_backend",
-    "--rdzv-conf,--rdzv_conf",
-    "--monitor-interval,--monitor_interval",
-    "--start-method,--start_method",
-    "--role",
-    "--log-dir,--log_dir",
-    "-r,--redirects",
-    "-t,--tee",
-    "--local-addr,--local_addr",
-};
 
 struct LaunchFlags {
   std::string nproc = "1";
@@ -30,12 +18,27 @@ struct LaunchFlags {
   bool no_use_env = false;
   bool standalone = false;
   bool use_env = false;
+  bool run_path = false;
+  TorchrunSettings torchrun;
 };
+
+void add_torchrun_options(CLI::App& app, TorchrunSettings& settings) {
+  for (const auto& flag : torchrun_flags()) {
+    const auto set = [&](const std::string& text) {
+      flag.set(text, flag.all_names()[0], settings);
+    };
+    app.add_option_function<std::string>(flag.names, set, flag.help);
+  }
+  app.add_flag(
+      "--virtual-local-rank,--virtual_local_rank", settings.options.virtual_local_rank,
+      "each rank has LOCAL_RANK 0, and its own GPU in CUDA_VISIBLE_DEVICES");
+}
 
 void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
       "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
-      "number of ranks on this host; auto: one per CPU, gpu: one per GPU");
+      "number of ranks on this host; cpu: one per CPU, gpu: one per GPU, auto: gpu, or "
+      "cpu without GPUs");
   app.add_option("--nnodes", flags.nnodes, "number of hosts");
   app.add_option(
          "--node-rank,--node_rank", options.node_rank, "number of this host, from 0")
@@ -91,11 +94,10 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_flag(
       "--no-use-env,--no_use_env", flags.no_use_env,
       "also pass --local-rank=N, as torch.distributed.launch does without --use-env");
-  for (const char* names : kIgnoredOptions) {
-    app.add_option_function<std::string>(
-           names, [](const std::string&) {}, "ignored")
-        ->group("Flags of torchrun without effect here");
-  }
+  app.add_flag(
+      "--run-path,--run_path", flags.run_path,
+      "the program is a Python script of any name: python3 -u SCRIPT");
+  add_torchrun_options(app, flags.torchrun);
   app.add_option("program", options.command, "program and its arguments");
 }
 
@@ -107,45 +109,35 @@ Arguments::const_iterator find_program(const CLI::App& app, const Arguments& all
     const auto* option = app.get_option_no_throw(*word);
     const bool is_switch = *word == "-h" || *word == "--help" ||
                            (option != nullptr && option->get_items_expected_max() == 0);
-    const bool has_value = word->find('=') != std::string::npos;
+    const bool attached = word->size() > 2 && (*word)[1] != '-';
+    const bool has_value = attached || word->find('=') != std::string::npos;
     word += is_switch || has_value || word + 1 == all.end() ? 1 : 2;
   }
   return word;
 }
 
-void say_what_is_ignored(const CLI::App& app, bool endpoint_ignored) {
-  std::vector<std::string> ignored;
-  for (const char* names : kIgnoredOptions) {
-    const std::string text = names;
-    const std::string name = text.substr(text.find("--"));
-    const std::string first = name.substr(0, name.find(','));
-    if (app.get_option(first)->count() > 0) {
-      ignored.push_back(first);
-    }
-  }
-  if (endpoint_ignored) {
-    ignored.emplace_back("--rdzv-endpoint");
-  }
-  if (!ignored.empty()) {
-    log_warning("[launch] without effect here: " + join(ignored) + "; leave them out");
-  }
-}
-
 // Sets the address from --rdzv-endpoint. torchrun numbers hosts in the order in which
 // they join, but tandem needs --node-rank.
-void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& options) {
+void use_endpoint(
+    const std::string& endpoint, const std::string& backend, bool numbered,
+    LaunchOptions& options) {
+  constexpr int kPortOfC10d = 29400;
   const size_t colon = endpoint.rfind(':');
   if (!numbered) {
     throw ConfigError(
         "[launch] --node-rank is missing, which --rdzv-endpoint needs here; add it, "
         "with 0 on the host of the endpoint");
   }
+  options.master_addr = endpoint.substr(0, colon);
+  if (colon == std::string::npos && backend == "c10d") {
+    options.master_port = kPortOfC10d;
+    return;
+  }
   if (colon == std::string::npos) {
     throw ConfigError(
         "[launch] --rdzv-endpoint is '" + endpoint +
         "', expected HOST:PORT; change it");
   }
-  options.master_addr = endpoint.substr(0, colon);
   options.master_port =
       parse_count(endpoint.substr(colon + 1), "--rdzv-endpoint's port", 1, 65535);
 }
@@ -154,7 +146,7 @@ void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& opt
 // --local-rank.
 void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
   auto& command = options.command;
-  if (flags.module && flags.no_python) {
+  if (flags.module && flags.no_python && !flags.run_path) {
     throw ConfigError(
         "[launch] --module needs Python; leave out --module or --no-python");
   }
@@ -162,12 +154,12 @@ void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
     return;
   }
   const std::string& program = command[0];
-  const bool script = !flags.no_python && program.size() > 3 &&
-                      program.compare(program.size() - 3, 3, ".py") == 0;
+  const bool script = flags.run_path || (!flags.no_python && ends_with(program, ".py"));
+  const bool module = flags.module && !flags.run_path;
   options.local_rank_at = flags.no_use_env ? 1 : 0;
-  if (flags.module || script) {
+  if (module || script) {
     Arguments python = {get_env("PYTHON_EXEC").value_or("python3"), "-u"};
-    if (flags.module) {
+    if (module) {
       python.emplace_back("-m");
     }
     command.insert(command.begin(), python.begin(), python.end());
@@ -181,9 +173,8 @@ LaunchCommand parse_launch(const Arguments& arguments) {
   CLI::App app(
       "Starts a program several times on this host, with RANK, WORLD_SIZE, LOCAL_RANK, "
       "MASTER_ADDR and MASTER_PORT set. Accepts the flags of torchrun and of python -m "
-      "torch.distributed.launch, with dashes or underscores, then the program. The "
-      "variables PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, "
-      "PET_MASTER_PORT, PET_RDZV_ENDPOINT and PET_RDZV_ID are defaults of the flags.",
+      "torch.distributed.launch, with dashes or underscores, then the program. As with "
+      "torchrun, variables such as PET_NNODES are defaults of the flags.",
       "tandem launch");
   LaunchCommand command;
   LaunchOptions& options = command.options;
@@ -199,13 +190,19 @@ LaunchCommand parse_launch(const Arguments& arguments) {
   options.nproc_per_node = parse_nproc(flags.nproc, "--nproc-per-node");
   options.nnodes = flags.standalone ? 1 : parse_nnodes(flags.nnodes, "--nnodes");
   const bool has_endpoint = !flags.rdzv_endpoint.empty();
-  const bool needs_endpoint = options.nnodes > 1 && options.master_port == 0;
-  if (has_endpoint && needs_endpoint) {
+  const auto is_given = [&](const char* flag) {
+    return app.get_option(flag)->count() > 0;
+  };
+  // On one host, the launcher listens at an address of its own choice.
+  if (has_endpoint && options.nnodes > 1) {
     use_endpoint(
-        flags.rdzv_endpoint, app.get_option("--node-rank")->count() > 0, options);
+        flags.rdzv_endpoint, flags.torchrun.rdzv_backend, is_given("--node-rank"),
+        options);
   }
+  const bool has_master =
+      is_given("--master-addr") || (has_endpoint && options.nnodes > 1);
+  apply(flags.torchrun, has_master, is_given("--timeout-seconds"), options);
   complete_command(flags, options);
-  say_what_is_ignored(app, has_endpoint && !needs_endpoint);
   return command;
 }
 

@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <functional>
+#include <utility>
+
 #include "app/flag_names.h"
+#include "app/torchrun_flags.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
@@ -19,8 +23,11 @@ struct Row {
   const char* variable;
   // The first flag is added to the arguments; the others are its synonyms.
   std::vector<std::string> flags;
-  std::string (*check)(const std::string& text, const std::string& where);
+  // Returns the value of the flag. Throws ConfigError for an invalid text.
+  std::function<std::string(const std::string& text, const std::string& where)> value;
   bool launch_only = false;
+  // True if the flag has no value. It is then added if the number in `value` is not 0.
+  bool is_switch = false;
 };
 
 std::string any(const std::string& text, const std::string&) {
@@ -32,8 +39,22 @@ std::string number(const std::string& text, const std::string& where) {
   return std::to_string(parse_count(text, where, least, most));
 }
 
-const std::vector<Row>& rows() {
-  static const std::vector<Row> all = {
+Row switch_row(const char* variable, std::vector<std::string> flags) {
+  return {variable, std::move(flags), &number<0, 1>, true, true};
+}
+
+Row row_of(const TorchrunFlag& flag) {
+  const auto value = [set = flag.set](
+                         const std::string& text, const std::string& where) {
+    TorchrunSettings checked;
+    set(text, where, checked);
+    return text;
+  };
+  return {flag.variable, flag.all_names(), value, true};
+}
+
+std::vector<Row> make_rows() {
+  std::vector<Row> rows = {
       {"PET_NPROC_PER_NODE",
        {"--nproc", "--nproc-per-node", "--nproc_per_node"},
        [](const std::string& text, const std::string& where) {
@@ -48,11 +69,30 @@ const std::vector<Row>& rows() {
       {"PET_MASTER_ADDR", {"--master-addr", "--master_addr"}, &any},
       {"PET_MASTER_PORT", {"--master-port", "--master_port"}, &number<0, 65535>},
       {"PET_RDZV_ENDPOINT", {"--rdzv-endpoint", "--rdzv_endpoint"}, &any, true},
-      {"PET_MAX_RESTARTS",
-       {"--max-restarts", "--max_restarts"},
-       &number<0, 1 << 20>},
+      {"PET_MAX_RESTARTS", {"--max-restarts", "--max_restarts"}, &number<0, 1 << 20>},
       {"PET_RDZV_ID", {"--rdzv-id", "--rdzv_id"}, &any, true},
+      {"PET_SHUTDOWN_TIMEOUT",
+       {"--grace-seconds", "--grace_seconds", "--shutdown-timeout",
+        "--shutdown_timeout"},
+       &number<0, 1'000'000>,
+       true},
+      switch_row("PET_STANDALONE", {"--standalone"}),
+      switch_row("PET_MODULE", {"--module", "-m"}),
+      switch_row("PET_NO_PYTHON", {"--no-python", "--no_python"}),
+      switch_row("PET_RUN_PATH", {"--run-path", "--run_path"}),
+      switch_row(
+          "PET_VIRTUAL_LOCAL_RANK", {"--virtual-local-rank", "--virtual_local_rank"}),
   };
+  for (const auto& flag : torchrun_flags()) {
+    if (*flag.variable != '\0') {
+      rows.push_back(row_of(flag));
+    }
+  }
+  return rows;
+}
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = make_rows();
   return all;
 }
 
@@ -71,13 +111,13 @@ int parse_count(
 }
 
 int parse_nproc(const std::string& text, const std::string& where) {
-  if (text == "auto" || text == "cpu") {
-    return usable_cpus();
-  }
-  if (text != "gpu") {
+  if (text != "auto" && text != "cpu" && text != "gpu") {
     return parse_count(text, where, 1, kMostRanks, ", auto, cpu or gpu");
   }
-  const int gpus = count_gpus();
+  const int gpus = text == "cpu" ? 0 : count_gpus();
+  if (gpus == 0 && text != "gpu") {
+    return usable_cpus();
+  }
   if (gpus == 0) {
     throw ConfigError(
         "[launch] " + where +
@@ -108,8 +148,12 @@ Arguments TorchrunVariables::add_flags(Arguments arguments, Command command) {
         (row.launch_only && command != Command::launch)) {
       continue;
     }
-    arguments.push_back(row.flags[0]);
-    arguments.push_back(row.check(text, row.variable));
+    const auto value = row.value(text, row.variable);
+    if (!row.is_switch) {
+      arguments.insert(arguments.end(), {row.flags[0], value});
+    } else if (value != "0") {
+      arguments.push_back(row.flags[0]);
+    }
     found_ += (found_.empty() ? "" : ", ") + std::string(row.variable) + "=" + text;
   }
   return arguments;

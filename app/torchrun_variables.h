@@ -8,9 +8,10 @@
 
 namespace tandem::app {
 
-/// Parses the number of ranks on this host: a number, auto or cpu (one per usable CPU),
-/// or gpu (one per GPU). Throws ConfigError. The message contains `where`, the name of
-/// the flag or variable that has the text.
+/// Parses the number of ranks on this host: a number, cpu (one per usable CPU), gpu
+/// (one per GPU), or auto (as gpu, or as cpu on a host without GPUs). Throws
+/// ConfigError. The message contains `where`, the name of the flag or variable that has
+/// the text.
 int parse_nproc(const std::string& text, const std::string& where);
 
 /// Parses the number of hosts: a number, or torchrun's MIN:MAX if both are equal.

@@ -148,6 +148,12 @@ std::optional<HostEnding> ending_from(const std::string& text) {
       printable(text.substr(second + 1, kMostBytes)), again && cause != Cause::none};
 }
 
+const Supervisor::Ending* first_failure(
+    const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports, const Circumstances& when) {
+  return likeliest_cause(endings, reports, when.host_0_lost).process;
+}
+
 HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when) {

@@ -58,6 +58,12 @@ struct Circumstances {
   bool host_0_lost = false;
 };
 
+/// Returns the ending that is most likely the reason for the others; null if there are
+/// no endings. The pointer points into `endings`. Arguments as for ending_of_host().
+const Supervisor::Ending* first_failure(
+    const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports, const Circumstances& when);
+
 /// Returns the most likely Cause, the exit code, and a line that names rank, process
 /// and signal. `endings` and `reports` are in order of time.
 HostEnding ending_of_host(

@@ -19,10 +19,13 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
+#include "tandem/launch/elastic_variables.h"
 #include "tandem/launch/failure_file.h"
+#include "tandem/launch/failure_summary.h"
 #include "tandem/launch/fork_server.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
+#include "tandem/launch/log_directory.h"
 #include "tandem/launch/rank_status.h"
 #include "tandem/launch/rendezvous.h"
 #include "tandem/launch/restarts.h"
@@ -34,14 +37,14 @@ namespace tandem {
 namespace {
 
 // Throws ConfigError if the limit of open files is too low. A rank needs two pipes, a
-// connection to the store, and another pipe while it starts. kOurs is the number of
-// other files of the launcher.
+// connection to the store, and another pipe while it starts. With torchrun's services,
+// it may also need two log files. kOurs is the number of other files of the launcher.
 void check_open_files(const LaunchOptions& options) {
   constexpr int64_t kOurs = 20;
-  constexpr int64_t kPerRank = 4;
+  const int64_t per_rank = options.torchrun ? 6 : 4;
   const int64_t remote =
       options.node_rank == 0 ? (options.nnodes - 1) * (options.nproc_per_node + 1) : 1;
-  const int64_t wanted = kOurs + kPerRank * options.nproc_per_node + remote;
+  const int64_t wanted = kOurs + per_rank * options.nproc_per_node + remote;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
       limit.rlim_cur < static_cast<rlim_t>(wanted)) {
@@ -102,7 +105,8 @@ int free_port(const std::string& host) {
 }
 
 ProcessOptions rank_process(
-    const LaunchOptions& options, const RankEnv& env, const Variables& defaults) {
+    const LaunchOptions& options, const RankEnv& env, const Variables& defaults,
+    const LogDirectory* logs) {
   ProcessOptions process;
   process.command = options.command;
   if (options.local_rank_at > 0) {
@@ -111,10 +115,16 @@ ProcessOptions rank_process(
         "--local-rank=" + std::to_string(env.local_rank));
   }
   process.variables = to_variables(env);
-  process.variables.push_back(program_start_variable());
-  process.variables.insert(process.variables.end(), defaults.begin(), defaults.end());
-  process.variables.insert(
-      process.variables.end(), options.variables.begin(), options.variables.end());
+  const auto add = [&](const Variables& more) {
+    process.variables.insert(process.variables.end(), more.begin(), more.end());
+  };
+  add({program_start_variable()});
+  if (logs != nullptr) {
+    add(elastic_variables(*options.torchrun, env));
+    add({{"TORCHELASTIC_ERROR_FILE", logs->error_file(env.local_rank)}});
+  }
+  add(defaults);
+  add(options.variables);
   process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
   return process;
 }
@@ -160,26 +170,38 @@ struct Reports {
   }
 };
 
-// Starts this host's ranks under the supervisor. All ranks get `variables`. Throws as
-// Process and fork_ranks().
+int first_rank_of(const LaunchOptions& options) {
+  return options.node_rank * options.nproc_per_node;
+}
+
+// Starts this host's ranks under the supervisor. All ranks get `variables`. `logs`:
+// null for no log files. Throws as Process and fork_ranks().
 void start_ranks(
     const LaunchOptions& options, const Rendezvous& rendezvous,
-    const Variables& variables, Supervisor& supervisor) {
+    const Variables& variables, const LogDirectory* logs, Supervisor& supervisor) {
   auto defaults = rank_variables(options.nproc_per_node, options.threads);
   defaults.insert(defaults.end(), variables.begin(), variables.end());
-  const int first_rank = options.node_rank * options.nproc_per_node;
+  const int first_rank = first_rank_of(options);
   RankEnv env = common_env(options, rendezvous);
   std::vector<ProcessOptions> ranks;
   for (int local = 0; local < options.nproc_per_node; ++local) {
     env.local_rank = local;
     env.rank = first_rank + local;
-    ranks.push_back(rank_process(options, env, defaults));
+    ranks.push_back(rank_process(options, env, defaults, logs));
   }
   int rank = first_rank;
   for (auto& process : start(options, ranks)) {
-    supervisor.add(
-        rank, std::move(process), "[rank " + std::to_string(rank) + "] ",
-        options.prefix_output);
+    const int local_rank = rank - first_rank;
+    const std::string prefix = "[rank " + std::to_string(rank) + "] ";
+    StreamOptions output;
+    StreamOptions errors;
+    if (logs != nullptr) {
+      output = logs->output_of(local_rank);
+      errors = logs->errors_of(local_rank);
+    }
+    output.prefix = options.prefix_output ? prefix : "";
+    errors.prefix = prefix;
+    supervisor.add(rank, std::move(process), std::move(output), std::move(errors));
     ++rank;
   }
 }
@@ -211,10 +233,10 @@ int64_t last_step(const StatusBoard& board) {
 }
 
 // Starts the ranks of this host once, and returns how the ranks of all hosts ended.
-// Host 0 decides whether they start again.
+// Host 0 decides whether they start again. `logs`: null for no log files.
 HostEnding run_attempt(
     const LaunchOptions& options, const std::optional<TokenFile>& file, Meeting meeting,
-    Restarts& restarts) {
+    Restarts& restarts, LogDirectory* logs) {
   const std::string token = file ? file->token() : "";
   Supervisor supervisor(
       options.grace_seconds, options.stop_grace_seconds < 0
@@ -231,7 +253,10 @@ HostEnding run_attempt(
   }
   std::optional<HostEnding> failed_start;
   try {
-    start_ranks(options, rendezvous, variables, supervisor);
+    if (logs != nullptr) {
+      logs->begin_attempt(restarts.count(), options.nproc_per_node);
+    }
+    start_ranks(options, rendezvous, variables, logs, supervisor);
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
@@ -256,8 +281,11 @@ HostEnding run_attempt(
       supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
       !watch.lost().empty()};
   const auto stopped = [&] { return supervisor.told_to_stop(); };
-  const auto mine =
-      failed_start.value_or(ending_of_host(endings, reports.failures.read(), when));
+  auto errors = reports.failures.read();
+  if (logs != nullptr) {
+    complete_error_files(*logs, first_rank_of(options), endings, errors);
+  }
+  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
   const auto must_stop = [&] {
     return supervisor.stop_signal() != 0 || pending_stop_signal() != 0;
   };
@@ -273,6 +301,12 @@ HostEnding run_attempt(
     rendezvous.server->linger_if_refused();
   }
   supervisor.finish_output();
+  const bool ends_here = !ending.again && !failed_start && needs_summary(mine, when) &&
+                         ending.reason.rfind(mine.reason, 0) == 0;
+  if (logs != nullptr && ends_here) {
+    const auto* first = first_failure(endings, errors, when);
+    summarize_failure(*first, first_rank_of(options), supervisor, *logs);
+  }
   return ending;
 }
 
@@ -332,6 +366,10 @@ void launch_ranks(const LaunchOptions& options) {
   // Makes the launcher, instead of init, the parent of orphaned grandchildren.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   Restarts restarts(options.max_restarts);
+  std::optional<LogDirectory> logs;
+  if (options.torchrun) {
+    logs.emplace(options.torchrun->logs, options.run);
+  }
   for (Attempt next;; ++next.number) {
     next.restarts = restarts.count();
     // The first wait for host 0 is before the supervisor blocks signals, because it may
@@ -339,7 +377,8 @@ void launch_ranks(const LaunchOptions& options) {
     auto meeting = meet_first_node(options, file ? file->token() : "", next);
     next = meeting.attempt;
     restarts.set_count(next.restarts);
-    const auto ending = run_attempt(options, file, std::move(meeting), restarts);
+    const auto ending = run_attempt(
+        options, file, std::move(meeting), restarts, logs ? &*logs : nullptr);
     if (!ending.again) {
       if (ending.code != 0) {
         throw_for_exit_code(ending.code, ending.reason);

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/process.h"
 #include "tandem/base/store/token.h"
+#include "tandem/launch/torchrun_options.h"
 
 namespace tandem {
 
@@ -83,6 +85,9 @@ struct LaunchOptions {
   std::chrono::milliseconds timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
   }
+
+  // Services of torchrun for the ranks; nullopt for none.
+  std::optional<TorchrunOptions> torchrun;
 };
 
 /// Starts the ranks of this host, forwards their output and the launcher's signals, and
@@ -96,8 +101,8 @@ struct LaunchOptions {
 /// run stops or fails, the launcher no longer waits for a reader: it drops the oldest
 /// lines and prints their number.
 ///
-/// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD and
-/// SIGPIPE stay blocked afterwards.
+/// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
+/// SIGCHLD and SIGPIPE stay blocked afterwards.
 ///
 /// Throws ConfigError for an invalid option, a program that does not exist, or several
 /// hosts without a token. Throws CommError if host 0's launcher does not answer in

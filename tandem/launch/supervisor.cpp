@@ -27,7 +27,8 @@ constexpr int kReadsPerTurn = 64;
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
+  for (const int number :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
     // Leaves out an ignored SIGHUP, because a signalfd receives a blocked signal even
     // if the signal is ignored.
     if (number != SIGHUP || !ignores_hangup()) {
@@ -87,9 +88,10 @@ Supervisor::~Supervisor() {
 }
 
 void Supervisor::add(
-    int rank, Process process, const std::string& prefix, bool prefix_output) {
-  Stream output{process.output_fd(), output_, LineCutter(prefix_output ? prefix : "")};
-  Stream error{process.error_fd(), errors_, LineCutter(prefix)};
+    int rank, Process process, StreamOptions output_options,
+    StreamOptions error_options) {
+  Stream output{process.output_fd(), StreamSink(output_, std::move(output_options))};
+  Stream error{process.error_fd(), StreamSink(errors_, std::move(error_options))};
   children_.push_back({rank, std::move(process), std::move(output), std::move(error)});
 }
 
@@ -114,6 +116,18 @@ bool Supervisor::told_to_stop() {
   const bool told = stop_signal_ != 0;
   stop_signal_ = told ? stop_signal_ : before;
   return told;
+}
+
+Supervisor::HiddenLines Supervisor::last_hidden_lines(int rank, size_t most) const {
+  const auto child = std::find_if(
+      children_.begin(), children_.end(),
+      [&](const Child& one) { return one.rank == rank; });
+  TANDEM_CHECK(child != children_.end(), "no such rank");
+  auto errors = child->error.to.last_hidden_lines(most);
+  if (!errors.empty()) {
+    return {"standard error", std::move(errors)};
+  }
+  return {"standard output", child->output.to.last_hidden_lines(most)};
 }
 
 void Supervisor::serve() {
@@ -150,9 +164,9 @@ void Supervisor::read_signals() {
   signalfd_siginfo info{};
   while (read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (number == SIGUSR1) {
+    if (number == SIGUSR1 || number == SIGUSR2) {
       for (auto& child : children_) {
-        child.process.signal(SIGUSR1);
+        child.process.signal(number);
       }
     } else if (number != SIGCHLD) {
       const bool impatient = number == SIGINT && stop_signal_ == SIGINT;
@@ -183,7 +197,7 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
     child.ended = true;
     for (auto* stream : {&child.output, &child.error}) {
       forward(*stream, true);
-      stream->to.add(stream->lines.finish());
+      stream->to.finish();
     }
     // If another process sent SIGKILL to this rank, other ranks may have ended as a
     // consequence, even if they ended earlier.
@@ -246,7 +260,7 @@ void Supervisor::forward(Stream& stream, bool all) {
     }
     const ssize_t got = read(stream.from, buffer, sizeof(buffer));
     if (got > 0) {
-      stream.to.add(stream.lines.take(buffer, static_cast<size_t>(got)));
+      stream.to.add(buffer, static_cast<size_t>(got));
     } else {
       if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         stream.from = -1;

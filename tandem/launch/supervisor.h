@@ -10,6 +10,7 @@
 
 #include "tandem/base/process.h"
 #include "tandem/launch/rank_output.h"
+#include "tandem/launch/stream_sink.h"
 
 namespace tandem {
 
@@ -30,6 +31,16 @@ class Supervisor {
     // True if the rank was suspended (SIGSTOP) when the first rank failed. A suspended
     // rank does not take part in the run.
     bool was_stopped = false;
+    // Time at which the supervisor noticed the end.
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now();
+  };
+
+  /// The end of a rank's output that did not appear on the console.
+  struct HiddenLines {
+    // Name of the stream, such as "standard error".
+    std::string stream;
+    // Without newlines; empty if there are none.
+    std::vector<std::string> lines;
   };
 
   /// Blocks the signals that run() handles; see launch_ranks(). Both arguments are
@@ -40,10 +51,8 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Adds a rank's process. Lines of standard error get `prefix`; lines of standard
-  /// output get it only with `prefix_output`.
-  void add(
-      int rank, Process process, const std::string& prefix, bool prefix_output = true);
+  /// Adds a rank's process, and the destinations of its standard output and error.
+  void add(int rank, Process process, StreamOptions output, StreamOptions errors);
 
   /// Sets the function that run() calls about ten times a second to check the other
   /// hosts. `failed` is true if a rank of this host has failed. If the function returns
@@ -65,6 +74,10 @@ class Supervisor {
   /// rest if the reader reads nothing for kReaderPatience.
   void finish_output();
 
+  /// Returns the last lines, at most `most`, of a rank's standard error, or of its
+  /// standard output if there are none of standard error.
+  HiddenLines last_hidden_lines(int rank, size_t most) const;
+
   /// Returns the signal that stopped the run, 0 for none.
   int stop_signal() const {
     return stop_signal_;
@@ -73,8 +86,7 @@ class Supervisor {
  private:
   struct Stream {
     int from;
-    OutputQueue& to;
-    LineCutter lines;
+    StreamSink to;
   };
   struct Child {
     int rank;

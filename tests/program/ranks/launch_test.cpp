@@ -71,14 +71,13 @@ INSTANTIATE_TEST_SUITE_P(
         Form{"Dashes", {"--nproc-per-node=4", "--"}, 4}),
     [](const auto& form) { return std::string(form.param.name); });
 
-TEST(LaunchProgram, WarnsOfFlagsWithoutEffect) {
-  const auto result = launch({"--rdzv_backend=c10d", "--max-restarts", "3", "true"});
+TEST(LaunchProgram, PrintsNothingItselfIfRanksSucceed) {
+  const auto result = launch(
+      {"--standalone", "--use-env", "--rdzv-id=7", "--rdzv_backend=c10d",
+       "--rdzv-endpoint=localhost:29400", "--monitor-interval", "1", "--nproc=3",
+       "true"});
   EXPECT_TRUE(result.status.ok());
-  EXPECT_EQ(
-      result.errors,
-      "tandem: warning: [launch] without effect here: --rdzv-backend, --max-restarts; "
-      "leave them out\n");
-  EXPECT_EQ(launch({"--standalone", "--use-env", "--rdzv-id=7", "true"}).errors, "");
+  EXPECT_EQ(result.output + result.errors, "");
 }
 
 TEST(LaunchProgram, UsesTheRendezvousEndpoint) {

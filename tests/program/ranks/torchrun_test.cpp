@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "tests/parity/python.h"
 #include "tests/program/program.h"
 
@@ -54,6 +57,46 @@ TEST_F(Torchrun, GivesTheBitsOfTandemsLauncher) {
     EXPECT_THAT(result.output, HasSubstr("3 ranks over shm"));
     EXPECT_EQ(hash_of(scratch_ / name), expected);
   }
+}
+
+// Returns the paths of the files below a directory, sorted, without the random part of
+// the name of the run.
+std::vector<std::string> files_below(const std::string& directory) {
+  std::vector<std::string> paths;
+  for (const auto& run : list_directory(directory)) {
+    const auto root = std::filesystem::path(directory) / run;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+      const auto path = std::filesystem::relative(entry.path(), root).string();
+      paths.push_back(run.substr(0, run.rfind('_')) + "/" + path);
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST_F(Torchrun, MakesTheLogFilesAndVariablesOfTandemsLauncher) {
+  const auto script =
+      "for v in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK "
+      "GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE TORCHELASTIC_RUN_ID "
+      "TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RESTART_COUNT; do "
+      "echo $v=$(printenv $v); done; echo ${TORCHELASTIC_ERROR_FILE##*/attempt}";
+  const auto run = [&](const Arguments& launcher, const std::string& name) {
+    const Arguments flags = {
+        "--nproc-per-node=3", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0",
+        "--rdzv-id=7",        "--role=trainer",      "--redirects=0:3,1:1,2:1",
+        "--tee=1:2,2:1",      "--no-python",         "--log-dir=" + (scratch_ / name)};
+    const auto result =
+        run_command(with(with(launcher, flags), {"sh", "-c", script}), {}, 300);
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto root = scratch_ / name + "/" + list_directory(scratch_ / name).at(0);
+    std::string texts;
+    for (const std::string rank : {"0", "1", "2"}) {
+      texts += read_file(root + "/attempt_0/" + rank + "/stdout.log");
+    }
+    return texts;
+  };
+  EXPECT_EQ(run({program(), "launch"}, "ours"), run({torchrun()}, "theirs"));
+  EXPECT_EQ(files_below(scratch_ / "ours"), files_below(scratch_ / "theirs"));
 }
 
 TEST_F(Torchrun, RunsAUsersProgram) {

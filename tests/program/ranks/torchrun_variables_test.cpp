@@ -62,16 +62,15 @@ TEST(TorchrunVariables, RdzvEndpointIsTheRendezvous) {
 }
 
 TEST(TorchrunVariables, NprocPerNodeCountsCpusAndGpus) {
-  for (const auto* word : {"auto", "cpu"}) {
-    const auto result = launch({{"PET_NPROC_PER_NODE", word}});
-    EXPECT_EQ(sorted_lines(result.output).size(), static_cast<size_t>(usable_cpus()));
-  }
-  EXPECT_EQ(
-      sorted_lines(
-          launch({{"PET_NPROC_PER_NODE", "gpu"}, {"CUDA_VISIBLE_DEVICES", "0,1,2"}})
-              .output)
-          .size(),
-      3u);
+  const auto ranks = [](const std::string& word, const std::string& gpus) {
+    const auto result =
+        launch({{"PET_NPROC_PER_NODE", word}, {"CUDA_VISIBLE_DEVICES", gpus}});
+    return static_cast<int>(sorted_lines(result.output).size());
+  };
+  EXPECT_EQ(ranks("cpu", "0,1,2"), usable_cpus());
+  EXPECT_EQ(ranks("auto", ""), usable_cpus());
+  EXPECT_EQ(ranks("auto", "0,1,2"), 3);
+  EXPECT_EQ(ranks("gpu", "0,1,2,3"), 4);
 }
 
 TEST(TorchrunVariables, AreIgnoredInARankAndWhenEmpty) {

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/launch/torchrun_options.h"
+
+namespace tandem {
+
+/// Returns the environment variables that torchrun sets for a rank in addition to
+/// to_variables() and Restarts::variables(). They override variables of an outer
+/// torchrun. Throws ConfigError if CUDA_VISIBLE_DEVICES lists no GPU for a rank that
+/// needs its own.
+Variables elastic_variables(
+    const TorchrunOptions& options, const RankEnv& env, const GetEnv& get = get_env);
+
+}  // namespace tandem

@@ -1,0 +1,111 @@
+#include "tandem/launch/failure_summary.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/host.h"
+#include "tandem/base/log.h"
+#include "tandem/base/output.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/launch/error_file.h"
+
+namespace tandem {
+
+namespace {
+
+// Exit code of a ConfigError.
+constexpr int kExitMisused = 2;
+
+void write_for(
+    const Supervisor::Ending& ending, const std::string& message,
+    const std::string& path) {
+  try {
+    write_error_file(
+        path, {ending.pid, ending.status,
+               std::chrono::system_clock::to_time_t(ending.time), message});
+  } catch (const DataError& error) {
+    log_warning("[launch] an error file is missing: " + std::string(error.what()));
+  }
+}
+
+// Copies the error file for a scheduler that started this launcher. Writes in place,
+// because the path may be a mount point, such as /dev/termination-log of Kubernetes.
+void pass_on(const std::string& error_file) {
+  const auto path = get_env("TORCHELASTIC_ERROR_FILE").value_or("");
+  if (path.empty() || !file_exists(error_file)) {
+    return;
+  }
+  try {
+    const auto text = read_file(error_file);
+    LogFile(path).add(text.data(), text.size());
+  } catch (const DataError& error) {
+    log_warning("[launch] an error file is missing: " + std::string(error.what()));
+  }
+}
+
+}  // namespace
+
+void complete_error_files(
+    const LogDirectory& logs, int first_rank,
+    const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports) {
+  for (const auto& ending : endings) {
+    if (ending.status.ok()) {
+      continue;
+    }
+    const auto found = std::find_if(
+        reports.begin(), reports.end(),
+        [&](const auto& report) { return report.rank == ending.rank; });
+    const bool has_report = found != reports.end();
+    const auto path = logs.error_file(ending.rank - first_rank);
+    const auto message = message_in_error_file(path);
+    if (message && !has_report) {
+      reports.push_back({ending.rank, 1, ending.stopped_by_us, *message});
+    } else if (!ending.stopped_by_us && !file_exists(path)) {
+      write_for(ending, has_report ? found->message : "", path);
+    }
+  }
+}
+
+bool needs_summary(const HostEnding& ending, const Circumstances& when) {
+  const bool failed = ending.cause == Cause::lost || ending.cause == Cause::own_error ||
+                      ending.cause == Cause::killed;
+  return failed && when.stop_signal == 0 && ending.code != kExitMisused;
+}
+
+void summarize_failure(
+    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
+    LogDirectory& logs) {
+  constexpr size_t kMostLines = 20;
+  const auto hidden = supervisor.last_hidden_lines(first.rank, kMostLines);
+  const int local_rank = first.rank - first_rank;
+  const std::string error_file = logs.error_file(local_rank);
+  const std::string border(60, '=');
+  std::string block = fmt::format(
+      "{}\nfirst failure: rank {} (local rank {})\n"
+      "  host       : {}\n  pid        : {}\n  status     : {}\n"
+      "  time       : {:%Y-%m-%d_%H:%M:%S}\n  error file : {}\n",
+      border, first.rank, local_rank, host_name(), first.pid, first.status.describe(),
+      fmt::localtime(std::chrono::system_clock::to_time_t(first.time)), error_file);
+  if (!hidden.lines.empty()) {
+    block += fmt::format(
+        "  last {} of {}:\n",
+        hidden.lines.size() == 1 ? "line"
+                                 : fmt::format("{} lines", hidden.lines.size()),
+        hidden.stream);
+  }
+  for (const auto& line : hidden.lines) {
+    block += "    " + line + "\n";
+  }
+  print_now(stderr, block + border + "\n");
+  pass_on(error_file);
+  logs.keep();
+}
+
+}  // namespace tandem

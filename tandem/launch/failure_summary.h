@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "tandem/launch/failure_file.h"
+#include "tandem/launch/host_ending.h"
+#include "tandem/launch/log_directory.h"
+#include "tandem/launch/supervisor.h"
+
+namespace tandem {
+
+/// Completes the error files of ranks that have ended. `endings` and `reports` are in
+/// order of time. `first_rank`: rank with local rank 0.
+///
+/// Adds to `reports` the messages of error files that programs wrote. Writes the
+/// missing error files of ranks that the launcher did not stop. If a file cannot be
+/// written, logs a warning.
+void complete_error_files(
+    const LogDirectory& logs, int first_rank,
+    const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports);
+
+/// Returns whether a rank of this host failed, so that a summary is useful. Returns
+/// false if a signal stopped the run, or if the ranks reported an invalid setting.
+bool needs_summary(const HostEnding& ending, const Circumstances& when);
+
+/// Prints a block about the rank that failed first to standard error: rank, host,
+/// process, status, time, error file, and the rank's last lines that are not on the
+/// console. Keeps the log directory, because the block names the error file.
+///
+/// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
+/// also copies the rank's error file to that path.
+void summarize_failure(
+    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
+    LogDirectory& logs);
+
+}  // namespace tandem

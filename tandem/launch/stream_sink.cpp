@@ -1,0 +1,68 @@
+#include "tandem/launch/stream_sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+// Number of bytes of a hidden stream that are kept for last_hidden_lines().
+constexpr size_t kHiddenBytes = 1 << 15;
+
+}  // namespace
+
+void FilteredFile::add(const std::string& lines) {
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = std::min(lines.find('\n', at), lines.size() - 1) + 1;
+    const std::string line = lines.substr(at, end - at);
+    const bool matches = std::any_of(texts.begin(), texts.end(), [&](const auto& text) {
+      return line.find(text) != std::string::npos;
+    });
+    if (matches) {
+      file.add(line.data(), line.size());
+    }
+    at = end;
+  }
+}
+
+StreamSink::StreamSink(OutputQueue& console, StreamOptions options)
+    : console_(&console), options_(std::move(options)), cutter_(options_.prefix) {}
+
+void StreamSink::add(const char* data, size_t size) {
+  if (options_.file) {
+    options_.file->add(data, size);
+  }
+  if (!options_.on_console) {
+    hidden_.append(data, size);
+    if (hidden_.size() > 2 * kHiddenBytes) {
+      hidden_.erase(0, hidden_.size() - kHiddenBytes);
+    }
+  }
+  forward(cutter_.take(data, size));
+}
+
+void StreamSink::finish() {
+  forward(cutter_.finish());
+}
+
+void StreamSink::forward(std::string lines) {
+  if (options_.filtered) {
+    options_.filtered->add(lines);
+  }
+  if (options_.on_console) {
+    console_->add(std::move(lines));
+  }
+}
+
+std::vector<std::string> StreamSink::last_hidden_lines(size_t most) const {
+  auto lines = split(hidden_, '\n');
+  if (lines.size() > most) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+  }
+  return lines;
+}
+
+}  // namespace tandem

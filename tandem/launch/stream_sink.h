@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/launch/log_file.h"
+#include "tandem/launch/rank_output.h"
+
+namespace tandem {
+
+/// File with the lines of several streams that contain any of some texts.
+struct FilteredFile {
+  std::vector<std::string> texts;
+  LogFile file;
+
+  /// Adds those of the given lines that contain a text.
+  void add(const std::string& lines);
+};
+
+/// Destinations of one stream of a rank.
+struct StreamOptions {
+  // Prefix of each line on the console and in `filtered`.
+  std::string prefix;
+  // True if the lines appear on the console.
+  bool on_console = true;
+  // File that gets the bytes of the stream; null: none.
+  std::shared_ptr<LogFile> file;
+  // File that gets some of the lines; null: none.
+  std::shared_ptr<FilteredFile> filtered;
+};
+
+/// Forwards one stream of a rank to its destinations. Not thread-safe.
+class StreamSink {
+ public:
+  /// `console` must outlive the object.
+  StreamSink(OutputQueue& console, StreamOptions options);
+
+  /// Adds output of the rank.
+  void add(const char* data, size_t size);
+  /// Completes the last line. Call it after the rank has ended.
+  void finish();
+
+  /// Returns whether the console is full. add() must then wait, unless the rank ended.
+  bool full() const {
+    return options_.on_console && console_->full();
+  }
+
+  /// Returns the last lines of a stream that is not on the console, at most `most`.
+  /// Returns an empty list for a stream on the console.
+  std::vector<std::string> last_hidden_lines(size_t most) const;
+
+ private:
+  void forward(std::string lines);
+
+  OutputQueue* console_;
+  StreamOptions options_;
+  LineCutter cutter_;
+  // The end of a stream that is not on the console.
+  std::string hidden_;
+};
+
+}  // namespace tandem
