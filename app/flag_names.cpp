@@ -47,6 +47,25 @@ const Field* find_renamed(const std::string& flag) {
   return nullptr;
 }
 
+// Replaces --nnodes MIN:MAX, as torchrun has it, by --nnodes MAX --min-nnodes MIN.
+void split_host_range(Arguments& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool attached = arguments[i].rfind("--nnodes=", 0) == 0;
+    if (!attached && (arguments[i] != "--nnodes" || i + 1 == arguments.size())) {
+      continue;
+    }
+    std::string& value = arguments[attached ? i : i + 1];
+    const size_t first = attached ? value.find('=') + 1 : 0;
+    const size_t colon = value.find(':', first);
+    if (colon != std::string::npos) {
+      const std::string least = value.substr(first, colon - first);
+      value.erase(first, colon + 1 - first);
+      arguments.push_back("--min-nnodes=" + least);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags) {
@@ -84,6 +103,7 @@ Arguments with_own_names(const Arguments& arguments) {
     }
     own.push_back(field->flag() + word.value);
   }
+  split_host_range(own);
   return own;
 }
 

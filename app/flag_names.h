@@ -6,7 +6,7 @@
 namespace tandem::app {
 
 /// Replaces aliases of flags by the names of the flags: --micro-batches by
-/// --accumulate, -nr by --node-rank. Throws ConfigError if a setting is given under two
+/// --accumulate, -nr by --node-rank, --nnodes MIN:MAX by two flags. Throws ConfigError if a setting is given under two
 /// names.
 Arguments with_own_names(const Arguments& arguments);
 

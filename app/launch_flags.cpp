@@ -188,7 +188,10 @@ LaunchCommand parse_launch(const Arguments& arguments) {
   const bool dashes = program != arguments.end() && *program == "--";
   options.command.assign(program + (dashes ? 1 : 0), arguments.end());
   options.nproc_per_node = parse_nproc(flags.nproc, "--nproc-per-node");
-  options.nnodes = flags.standalone ? 1 : parse_nnodes(flags.nnodes, "--nnodes");
+  const auto hosts =
+      flags.standalone ? HostCount() : parse_nnodes(flags.nnodes, "--nnodes");
+  options.nnodes = hosts.most;
+  options.min_nnodes = hosts.least;
   const bool has_endpoint = !flags.rdzv_endpoint.empty();
   const auto is_given = [&](const char* flag) {
     return app.get_option(flag)->count() > 0;

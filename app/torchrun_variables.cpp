@@ -63,7 +63,8 @@ std::vector<Row> make_rows() {
       {"PET_NNODES",
        {"--nnodes"},
        [](const std::string& text, const std::string& where) {
-         return std::to_string(parse_nnodes(text, where));
+         parse_nnodes(text, where);
+         return text;
        }},
       {"PET_NODE_RANK", {"--node-rank", "--node_rank"}, &number<0, kMostHosts - 1>},
       {"PET_MASTER_ADDR", {"--master-addr", "--master_addr"}, &any},
@@ -126,15 +127,19 @@ int parse_nproc(const std::string& text, const std::string& where) {
   return gpus;
 }
 
-int parse_nnodes(const std::string& text, const std::string& where) {
+HostCount parse_nnodes(const std::string& text, const std::string& where) {
   const size_t colon = text.find(':');
-  const std::string least = text.substr(0, colon);
-  if (colon != std::string::npos && least != text.substr(colon + 1)) {
+  HostCount count;
+  count.least = parse_count(text.substr(0, colon), where, 1, kMostHosts);
+  count.most = colon == std::string::npos
+                   ? count.least
+                   : parse_count(text.substr(colon + 1), where, 1, kMostHosts);
+  if (count.least > count.most) {
     throw ConfigError(
         "[launch] " + where + " is '" + text +
-        "', expected one number, because it cannot change during a run; change it");
+        "', expected MIN:MAX with MIN at most MAX; change it");
   }
-  return parse_count(colon == std::string::npos ? text : least, where, 1, kMostHosts);
+  return count;
 }
 
 Arguments TorchrunVariables::add_flags(Arguments arguments, Command command) {

@@ -14,9 +14,14 @@ namespace tandem::app {
 /// the text.
 int parse_nproc(const std::string& text, const std::string& where);
 
-/// Parses the number of hosts: a number, or torchrun's MIN:MAX if both are equal.
-/// Throws as parse_nproc().
-int parse_nnodes(const std::string& text, const std::string& where);
+/// Number of hosts. Hosts may join and leave if `least` is less than `most`.
+struct HostCount {
+  int least = 1;
+  int most = 1;
+};
+
+/// Parses the number of hosts: a number, or torchrun's MIN:MAX. Throws as parse_nproc().
+HostCount parse_nnodes(const std::string& text, const std::string& where);
 
 /// Parses a whole number from `least` to `most`. `or_else`: text about other accepted
 /// values for the error, or "". Throws as parse_nproc().

@@ -125,6 +125,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   LaunchOptions options;
   options.nproc_per_node = num_processes_here(config);
   options.nnodes = static_cast<int>(config.ranks.nnodes);
+  options.min_nnodes = static_cast<int>(config.ranks.min_nnodes);
   options.node_rank = static_cast<int>(config.ranks.node_rank);
   options.master_addr = config.ranks.master_addr;
   options.master_port = static_cast<int>(config.ranks.master_port);

@@ -198,6 +198,39 @@ void check_one_host(const RunConfig& config) {
   }
 }
 
+// Checks the settings of a run whose hosts may join and leave.
+void check_changing_hosts(const RunConfig& config) {
+  const auto& ranks = config.ranks;
+  if (ranks.min_nnodes == 0) {
+    return;
+  }
+  if (ranks.min_nnodes > ranks.nnodes) {
+    throw ConfigError(fmt::format(
+        "[config] min_nnodes is {}, expected at most {}, the value of nnodes; change "
+        "--min-nnodes or --nnodes",
+        ranks.min_nnodes, ranks.nnodes));
+  }
+  if (config.output.out.empty()) {
+    throw ConfigError(
+        "[config] hosts may join and leave (min_nnodes), but out is empty, so there is "
+        "no checkpoint to continue from; name a folder that all hosts share with "
+        "--out");
+  }
+  if (config.strategy.kind != StrategyKind::data_parallel &&
+      config.strategy.kind != StrategyKind::averaging) {
+    throw ConfigError(fmt::format(
+        "[config] strategy is {}, whose number of ranks is fixed, but hosts may join "
+        "and leave (min_nnodes); use --strategy data_parallel or averaging, or leave "
+        "out --min-nnodes",
+        name_of(config.strategy.kind)));
+  }
+  if (config.data.share == Share::scatter) {
+    throw ConfigError(
+        "[config] share is scatter, which divides the data for a fixed number of "
+        "ranks, but hosts may join and leave (min_nnodes); use --share sampler");
+  }
+}
+
 void check_device(const RunConfig& config) {
   if (config.comm.backend == BackendKind::nccl &&
       config.exec.device.kind == DeviceChoice::Kind::cpu) {
@@ -211,6 +244,7 @@ void check_ranks(const RunConfig& config) {
   const auto& ranks = config.ranks;
   const BackendKind backend = config.comm.backend;
   check_one_host(config);
+  check_changing_hosts(config);
   if (ranks.node_rank >= ranks.nnodes) {
     throw ConfigError(fmt::format(
         "[config] node_rank is {}, expected 0 to {} for {} hosts; change --node-rank "

@@ -30,13 +30,6 @@ std::string ended_key(int node) {
   return "launch/ended/" + std::to_string(node);
 }
 
-std::string ranks_text(int node, int nproc) {
-  const int first = node * nproc;
-  const int last = first + nproc - 1;
-  return nproc == 1 ? fmt::format("rank {}", first)
-                    : fmt::format("ranks {} to {}", first, last);
-}
-
 std::string gone(const std::string& host) {
   return "[launch] " + host +
          " no longer answers: its launcher ended early or was killed, or the host went "
@@ -50,7 +43,7 @@ HostWatch::HostWatch(Options options, StoreServer* server, StoreClient* client)
       notice_(options_.began),
       server_(server),
       client_(client) {
-  if (options_.nnodes > 1 && !is_first()) {
+  if (!is_alone() && !is_first()) {
     thread_ = std::thread([this] { talk(); });
   }
 }
@@ -69,9 +62,31 @@ HostWatch::~HostWatch() {
   }
 }
 
+std::string HostWatch::ranks_of(int node) const {
+  const auto& members = options_.members;
+  const auto place = std::find(members.begin(), members.end(), node) - members.begin();
+  const auto first = place * options_.nproc;
+  return options_.nproc == 1
+             ? fmt::format("rank {}", first)
+             : fmt::format("ranks {} to {}", first, first + options_.nproc - 1);
+}
+
 std::string HostWatch::host(int node, const std::string& where) const {
-  return fmt::format(
-      "host {} {} with {}", node, where, ranks_text(node, options_.nproc));
+  return fmt::format("host {} {} with {}", node, where, ranks_of(node));
+}
+
+std::vector<StoreServer::Launcher> HostWatch::launchers() const {
+  auto found = server_->launchers();
+  const auto& members = options_.members;
+  found.erase(
+      std::remove_if(
+          found.begin(), found.end(),
+          [&](const auto& one) {
+            return std::find(members.begin(), members.end(), one.greeting.number) ==
+                   members.end();
+          }),
+      found.end());
+  return found;
 }
 
 // Returns the error that host 0 and the unreachable host both report.
@@ -88,7 +103,7 @@ std::string HostWatch::unreachable(int node, const std::string& name) const {
 // Returns an error about the first host that disconnected without reporting its end, or
 // that has not answered for the timeout; "" if there is none.
 std::string HostWatch::find_lost() const {
-  for (const auto& launcher : server_->launchers()) {
+  for (const auto& launcher : launchers()) {
     const int node = launcher.greeting.number;
     const auto& name = launcher.greeting.host;
     if (server_->get(ended_key(node))) {
@@ -105,11 +120,11 @@ std::string HostWatch::find_lost() const {
 }
 
 void HostWatch::name_missing_hosts() {
-  const auto there = server_->launchers();
+  const auto there = launchers();
   std::vector<int> missing;
-  for (int node = 1; node < options_.nnodes; ++node) {
+  for (const int node : options_.members) {
     const auto is_it = [&](const auto& one) { return one.greeting.number == node; };
-    if (std::none_of(there.begin(), there.end(), is_it)) {
+    if (node != 0 && std::none_of(there.begin(), there.end(), is_it)) {
       missing.push_back(node);
     }
   }
@@ -120,7 +135,7 @@ void HostWatch::name_missing_hosts() {
   }
   const auto line = fmt::format(
       "[launch] waiting for {} of {} to join at {}", with_numbers("host", missing),
-      options_.nnodes, options_.store);
+      options_.members.size(), options_.store);
   if (notice_.is_due(line)) {
     log_info(line);
     server_->set(kMissing, line);
@@ -128,7 +143,7 @@ void HostWatch::name_missing_hosts() {
 }
 
 bool HostWatch::must_end(bool failed) {
-  if (options_.nnodes == 1) {
+  if (is_alone()) {
     return false;
   }
   if (!is_first()) {
@@ -161,7 +176,7 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
       verdict = other;
     }
   };
-  for (const auto& launcher : server_->launchers()) {
+  for (const auto& launcher : launchers()) {
     const int node = launcher.greeting.number;
     const auto text = server_->get(ended_key(node));
     if (const auto ending = text ? ending_from(*text) : std::nullopt) {
@@ -170,9 +185,9 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
       return std::nullopt;
     }
   }
-  const std::string lost = lost_.empty() ? find_lost() : lost_;
-  if (!lost.empty()) {
-    add({Cause::lost, 1, lost}, false);
+  lost_ = lost_.empty() ? find_lost() : lost_;
+  if (!lost_.empty()) {
+    add({Cause::lost, 1, lost_}, false);
   }
   return verdict;
 }
@@ -183,7 +198,7 @@ void HostWatch::give_verdict(const HostEnding& verdict) {
   server_->set(kVerdict, to_text(verdict));
   const auto until = Clock::now() + kGoodbye;
   const auto anybody = [&] {
-    for (const auto& launcher : server_->launchers()) {
+    for (const auto& launcher : launchers()) {
       if (launcher.here && Clock::now() - launcher.heard < kGoodbye) {
         return true;
       }
@@ -344,7 +359,7 @@ HostEnding HostWatch::agree(
 HostEnding HostWatch::judge(
     const HostEnding& mine, const std::function<bool()>& stop,
     const std::function<void(HostEnding&)>& decide) {
-  if (options_.nnodes == 1) {
+  if (is_alone()) {
     HostEnding verdict = mine;
     decide(verdict);
     return verdict;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tandem/base/store/store.h"
 #include "tandem/base/wait_notice.h"
@@ -31,9 +32,10 @@ constexpr const char* kRunOver = "launch/over";
 class HostWatch {
  public:
   struct Options {
-    // Number of this host, and number of hosts.
+    // Number of this host, and numbers of all hosts of the run, in order of their
+    // ranks.
     int node = 0;
-    int nnodes = 1;
+    std::vector<int> members = {0};
     // Number of ranks per host.
     int nproc = 1;
     std::string master_addr;
@@ -72,6 +74,12 @@ class HostWatch {
   /// why host 0 is lost, or "" if it answered. On host 0, returns "" at once.
   std::string lost();
 
+  /// Returns whether host 0 has lost another host. Call it on host 0, in the thread
+  /// that calls must_end().
+  bool has_lost_host() const {
+    return !lost_.empty();
+  }
+
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
   /// `mine` is the HostEnding of this host. Returns the HostEnding that explains the
   /// end of the run. All hosts that reach host 0 get the same result. Host 0 calls
@@ -86,6 +94,12 @@ class HostWatch {
   bool is_first() const {
     return options_.node == 0;
   }
+  bool is_alone() const {
+    return options_.members.size() == 1;
+  }
+  // Returns the launchers of the other hosts of this run that have joined.
+  std::vector<StoreServer::Launcher> launchers() const;
+  std::string ranks_of(int node) const;
   std::string host(int node, const std::string& where) const;
   std::string unreachable(int node, const std::string& name) const;
   std::string find_lost() const;

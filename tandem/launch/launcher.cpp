@@ -13,24 +13,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/memory.h"
 #include "tandem/base/output.h"
-#include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
-#include "tandem/base/store/socket.h"
-#include "tandem/launch/elastic_variables.h"
-#include "tandem/launch/failure_file.h"
-#include "tandem/launch/failure_summary.h"
-#include "tandem/launch/fork_server.h"
-#include "tandem/launch/host_ending.h"
-#include "tandem/launch/host_watch.h"
+#include "tandem/launch/host_attempt.h"
 #include "tandem/launch/log_directory.h"
-#include "tandem/launch/rank_status.h"
-#include "tandem/launch/rendezvous.h"
 #include "tandem/launch/restarts.h"
-#include "tandem/launch/status_exchange.h"
-#include "tandem/launch/supervisor.h"
 
 namespace tandem {
 
@@ -73,6 +61,11 @@ void check(const LaunchOptions& options) {
         std::to_string(options.nnodes) +
         " hosts, expected 0 to nnodes - 1; change --node-rank");
   }
+  if (options.min_nnodes > options.nnodes) {
+    throw ConfigError(fmt::format(
+        "[launch] --nnodes is {}:{}, expected MIN:MAX with MIN at most MAX; change it",
+        options.min_nnodes, options.nnodes));
+  }
   if (options.nnodes > 1 && options.master_port == 0) {
     throw ConfigError(
         "[launch] several hosts need a fixed port; set --master-port, or use --nproc " +
@@ -95,219 +88,6 @@ void check(const LaunchOptions& options) {
   TANDEM_CHECK(
       !options.fork_server || options.local_rank_at == 0,
       "a fork server gives all ranks one command");
-}
-
-// Returns a free port for programs that open their own store. Another process may open
-// the port before the program does.
-int free_port(const std::string& host) {
-  const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
-  return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
-}
-
-ProcessOptions rank_process(
-    const LaunchOptions& options, const RankEnv& env, const Variables& defaults,
-    const LogDirectory* logs) {
-  ProcessOptions process;
-  process.command = options.command;
-  if (options.local_rank_at > 0) {
-    process.command.insert(
-        process.command.begin() + static_cast<std::ptrdiff_t>(options.local_rank_at),
-        "--local-rank=" + std::to_string(env.local_rank));
-  }
-  process.variables = to_variables(env);
-  const auto add = [&](const Variables& more) {
-    process.variables.insert(process.variables.end(), more.begin(), more.end());
-  };
-  add({program_start_variable()});
-  if (logs != nullptr) {
-    add(elastic_variables(*options.torchrun, env));
-    add({{"TORCHELASTIC_ERROR_FILE", logs->error_file(env.local_rank)}});
-  }
-  add(defaults);
-  add(options.variables);
-  process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
-  return process;
-}
-
-std::vector<Process> start(
-    const LaunchOptions& options, const std::vector<ProcessOptions>& ranks) {
-  if (options.fork_server && ranks.size() > 1) {
-    return fork_ranks(ranks);
-  }
-  std::vector<Process> processes;
-  for (const auto& rank : ranks) {
-    processes.emplace_back(rank);
-  }
-  return processes;
-}
-
-RankEnv common_env(const LaunchOptions& options, const Rendezvous& rendezvous) {
-  RankEnv env;
-  env.world_size = options.nnodes * options.nproc_per_node;
-  env.local_world_size = options.nproc_per_node;
-  env.node_rank = options.node_rank;
-  env.master_addr = options.master_addr;
-  env.master_port =
-      options.master_port > 0 ? options.master_port : free_port(options.master_addr);
-  env.store = rendezvous.address;
-  env.run = options.run;
-  return env;
-}
-
-// Memory and files through which the ranks of this host report to the launcher.
-struct Reports {
-  FailureFile failures;
-  StatusBoard board;
-
-  explicit Reports(const LaunchOptions& options)
-      : board(options.node_rank * options.nproc_per_node, options.nproc_per_node) {}
-
-  Variables variables() const {
-    auto variables = failures.variables();
-    const auto more = board.variables();
-    variables.insert(variables.end(), more.begin(), more.end());
-    return variables;
-  }
-};
-
-int first_rank_of(const LaunchOptions& options) {
-  return options.node_rank * options.nproc_per_node;
-}
-
-// Starts this host's ranks under the supervisor. All ranks get `variables`. `logs`:
-// null for no log files. Throws as Process and fork_ranks().
-void start_ranks(
-    const LaunchOptions& options, const Rendezvous& rendezvous,
-    const Variables& variables, const LogDirectory* logs, Supervisor& supervisor) {
-  auto defaults = rank_variables(options.nproc_per_node, options.threads);
-  defaults.insert(defaults.end(), variables.begin(), variables.end());
-  const int first_rank = first_rank_of(options);
-  RankEnv env = common_env(options, rendezvous);
-  std::vector<ProcessOptions> ranks;
-  for (int local = 0; local < options.nproc_per_node; ++local) {
-    env.local_rank = local;
-    env.rank = first_rank + local;
-    ranks.push_back(rank_process(options, env, defaults, logs));
-  }
-  int rank = first_rank;
-  for (auto& process : start(options, ranks)) {
-    const int local_rank = rank - first_rank;
-    const std::string prefix = "[rank " + std::to_string(rank) + "] ";
-    StreamOptions output;
-    StreamOptions errors;
-    if (logs != nullptr) {
-      output = logs->output_of(local_rank);
-      errors = logs->errors_of(local_rank);
-    }
-    output.prefix = options.prefix_output ? prefix : "";
-    errors.prefix = prefix;
-    supervisor.add(rank, std::move(process), std::move(output), std::move(errors));
-    ++rank;
-  }
-}
-
-HostWatch::Options watch_options(
-    const LaunchOptions& options, const Rendezvous& rendezvous,
-    const std::string& token) {
-  HostWatch::Options watch;
-  watch.node = options.node_rank;
-  watch.nnodes = options.nnodes;
-  watch.nproc = options.nproc_per_node;
-  watch.master_addr = options.master_addr;
-  watch.store = rendezvous.address;
-  watch.token = token;
-  watch.greeting = launcher_greeting(options);
-  if (options.timeout_seconds > 0) {
-    watch.timeout = std::min(watch.timeout, options.timeout());
-  }
-  return watch;
-}
-
-// Returns the number of steps that the ranks of a host have made, -1 if it is unknown.
-int64_t last_step(const StatusBoard& board) {
-  int64_t step = -1;
-  for (const auto& status : board.read()) {
-    step = std::max(step, status.step);
-  }
-  return step;
-}
-
-// Starts the ranks of this host once, and returns how the ranks of all hosts ended.
-// Host 0 decides whether they start again. `logs`: null for no log files.
-HostEnding run_attempt(
-    const LaunchOptions& options, const std::optional<TokenFile>& file, Meeting meeting,
-    Restarts& restarts, LogDirectory* logs) {
-  const std::string token = file ? file->token() : "";
-  Supervisor supervisor(
-      options.grace_seconds, options.stop_grace_seconds < 0
-                                 ? options.grace_seconds
-                                 : options.stop_grace_seconds);
-  const Rendezvous rendezvous(options, token, std::move(meeting));
-  const int64_t memory_kills = num_memory_kills();
-  const Reports reports(options);
-  auto variables = reports.variables();
-  const auto more = restarts.variables();
-  variables.insert(variables.end(), more.begin(), more.end());
-  if (file) {
-    variables.push_back(token_variable(file->path()));
-  }
-  std::optional<HostEnding> failed_start;
-  try {
-    if (logs != nullptr) {
-      logs->begin_attempt(restarts.count(), options.nproc_per_node);
-    }
-    start_ranks(options, rendezvous, variables, logs, supervisor);
-  } catch (const ConfigError&) {
-    throw;
-  } catch (const Error& error) {
-    failed_start = HostEnding{Cause::own_error, 1, error.what()};
-  }
-  StatusExchange exchange(
-      reports.board, options.node_rank, options.nnodes, options.stall_seconds);
-  auto watched = watch_options(options, rendezvous, token);
-  watched.exchange = [&](StoreClient& client) { exchange.tell(client); };
-  HostWatch watch(watched, rendezvous.server.get(), rendezvous.client.get());
-  supervisor.ask([&](bool failed) {
-    if (options.node_rank == 0) {
-      exchange.collect(rendezvous.server.get());
-    }
-    return watch.must_end(failed);
-  });
-  const auto endings = supervisor.run();
-  if (supervisor.stop_signal() != 0) {
-    watch.hurry();
-  }
-  const Circumstances when{
-      supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
-      !watch.lost().empty()};
-  const auto stopped = [&] { return supervisor.told_to_stop(); };
-  auto errors = reports.failures.read();
-  if (logs != nullptr) {
-    complete_error_files(*logs, first_rank_of(options), endings, errors);
-  }
-  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
-  const auto must_stop = [&] {
-    return supervisor.stop_signal() != 0 || pending_stop_signal() != 0;
-  };
-  auto ending = watch.agree(mine, stopped, [&](HostEnding& verdict) {
-    if (!must_stop()) {
-      restarts.decide(verdict, last_step(reports.board));
-    }
-  });
-  ending.again = ending.again && !must_stop();
-  // Keeps the store open until the other launchers have read the reason for the end of
-  // the run.
-  if (rendezvous.server && options.nnodes > 1) {
-    rendezvous.server->linger_if_refused();
-  }
-  supervisor.finish_output();
-  const bool ends_here = !ending.again && !failed_start && needs_summary(mine, when) &&
-                         ending.reason.rfind(mine.reason, 0) == 0;
-  if (logs != nullptr && ends_here) {
-    const auto* first = first_failure(endings, errors, when);
-    summarize_failure(*first, first_rank_of(options), supervisor, *logs);
-  }
-  return ending;
 }
 
 // Waits before the next attempt. Throws Error if a signal stops the launcher.
@@ -377,8 +157,10 @@ void launch_ranks(const LaunchOptions& options) {
     auto meeting = meet_first_node(options, file ? file->token() : "", next);
     next = meeting.attempt;
     restarts.set_count(next.restarts);
-    const auto ending = run_attempt(
-        options, file, std::move(meeting), restarts, logs ? &*logs : nullptr);
+    HostAttempt attempt(
+        options, file ? &*file : nullptr, std::move(meeting), restarts,
+        logs ? &*logs : nullptr);
+    const auto ending = attempt.run();
     if (!ending.again) {
       if (ending.code != 0) {
         throw_for_exit_code(ending.code, ending.reason);

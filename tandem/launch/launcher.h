@@ -29,6 +29,11 @@ struct LaunchOptions {
   // master_addr:master_port, where the launcher of host 0 listens.
   int nnodes = 1;
   int node_rank = 0;
+  // Least number of hosts of a run whose hosts may change; 0: all hosts take part. The
+  // run then starts with min_nnodes to nnodes hosts. If another host joins, or a host
+  // other than host 0 is lost, the ranks are ended and started on the hosts that are
+  // there; this does not count as a restart.
+  int min_nnodes = 0;
   std::string master_addr = "127.0.0.1";
   // Port of host 0. 0 selects a free port, which is possible only on one host.
   int master_port = 0;
@@ -82,6 +87,13 @@ struct LaunchOptions {
   // Additional environment variables for the ranks.
   Variables variables;
 
+  bool is_elastic() const {
+    return min_nnodes > 0 && min_nnodes < nnodes;
+  }
+  /// Returns whether the ranks may be started again.
+  bool restarts() const {
+    return max_restarts > 0 || is_elastic();
+  }
   std::chrono::milliseconds timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
   }

@@ -71,10 +71,10 @@ class StatusBoard {
   void* slots_;
 };
 
-// The following functions report the status of this rank to the launcher. They do nothing
-// if tandem's launcher did not start this process. Only the thread that calls one of
-// them first can report; calls of other threads do nothing, so ranks that are threads
-// report once. Each call takes some 20 ns.
+// The following functions report the status of this rank to the launcher. They do
+// nothing if tandem's launcher did not start this process. Only the thread that calls
+// one of them first can report; calls of other threads do nothing, so ranks that are
+// threads report once. Each call takes some 20 ns.
 
 void report_activity(Activity activity);
 /// Reports that a step has ended: `epoch` from 0, `step` since the run began.

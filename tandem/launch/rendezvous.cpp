@@ -1,9 +1,13 @@
 #include "tandem/launch/rendezvous.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -21,11 +25,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Key with the number of the attempt and of the restarts.
+// Keys with the number of the attempt and of the restarts, and with the numbers of the
+// hosts that take part.
 constexpr const char* kAttempt = "launch/attempt";
+constexpr const char* kMembers = "launch/members";
 constexpr Milliseconds kBetweenTries{200};
 // Time in which host 0 notices that a launcher was replaced by another one.
 constexpr Milliseconds kReplacement{5'000};
+// Time in which further hosts can join after the least number of hosts has joined.
+constexpr Milliseconds kLastCall{3'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
 
@@ -37,6 +45,22 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
+Milliseconds meeting_timeout(const LaunchOptions& options) {
+  return options.timeout() == Milliseconds(0) ? kUsualTimeout : options.timeout();
+}
+
+void throw_if_stopped() {
+  if (const int number = pending_stop_signal(); number != 0) {
+    throw Error(fmt::format("stopped by SIG{}", sigabbrev_np(number)));
+  }
+}
+
+std::vector<int> all_members(const LaunchOptions& options) {
+  std::vector<int> members(static_cast<size_t>(options.nnodes));
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
 Attempt attempt_in(StoreClient& client) {
   std::istringstream text(client.get(kAttempt, kBetweenTries));
   Attempt attempt;
@@ -44,26 +68,97 @@ Attempt attempt_in(StoreClient& client) {
   return attempt;
 }
 
+// Waits until host 0 has chosen the hosts of an attempt. Returns no hosts if the
+// attempt ends first. Throws CommError if host 0 ends.
+std::vector<int> members_in(StoreClient& client) {
+  std::vector<int> members;
+  while (!client.has({kMembers})) {
+    throw_if_stopped();
+    if (client.has({kRunOver})) {
+      return {};
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  std::istringstream text(client.get(kMembers, kBetweenTries));
+  for (int node = 0; text >> node;) {
+    members.push_back(node);
+  }
+  return members;
+}
+
+bool is_member(const std::vector<int>& members, int node) {
+  return std::find(members.begin(), members.end(), node) != members.end();
+}
+
 // Joins the store of host 0 for an attempt. Returns null if its server is of an earlier
-// attempt, or of an attempt that is over. Throws CommError if host 0 does not answer.
+// attempt, of an attempt that is over, or of one without this host; waits for the end
+// of the latter. Throws CommError if host 0 does not answer.
 std::unique_ptr<StoreClient> try_to_join(
     const LaunchOptions& options, const std::string& token, Attempt& attempt) {
   auto client =
       std::make_unique<StoreClient>(master_address(options), kBetweenTries, token);
-  const Attempt begun = attempt_in(*client);
+  Attempt begun = attempt_in(*client);
   if (begun.number < attempt.number || client->has({kRunOver})) {
     return nullptr;
   }
   client->greet(launcher_greeting(options));
-  attempt = begun;
-  return client;
+  begun.members = options.is_elastic() ? members_in(*client) : all_members(options);
+  if (is_member(begun.members, options.node_rank)) {
+    attempt = begun;
+    return client;
+  }
+  log_info(fmt::format(
+      "[launch] host {} waits for the next start of the ranks", options.node_rank));
+  while (!client->has({kRunOver})) {
+    throw_if_stopped();
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  return nullptr;
+}
+
+// On host 0, waits for the hosts of an attempt, and returns them.
+std::vector<int> gather_members(const LaunchOptions& options, StoreServer& server) {
+  const auto start = Clock::now();
+  std::optional<Clock::time_point> enough_since;
+  WaitNotice notice;
+  for (;;) {
+    std::vector<int> members = {0};
+    for (const auto& launcher : server.launchers()) {
+      if (launcher.here) {
+        members.push_back(launcher.greeting.number);
+      }
+    }
+    const int count = static_cast<int>(members.size());
+    const auto now = Clock::now();
+    if (count < options.min_nnodes) {
+      enough_since.reset();
+    } else if (!enough_since) {
+      enough_since = now;
+    }
+    if (count == options.nnodes || (enough_since && now - *enough_since > kLastCall)) {
+      return members;
+    }
+    const std::string line = fmt::format(
+        "[launch] {} of at least {} hosts have joined at {}", count, options.min_nnodes,
+        server.address());
+    if (!enough_since && now - start > meeting_timeout(options)) {
+      throw CommError(
+          "join", line.substr(line.find(' ') + 1) +
+                      "; start the others, or raise "
+                      "--timeout-seconds");
+    }
+    if (notice.is_due(line)) {
+      log_info(line);
+    }
+    throw_if_stopped();
+    std::this_thread::sleep_for(kBetweenTries / 4);
+  }
 }
 
 Meeting join_attempt(
     const LaunchOptions& options, const std::string& token, Attempt attempt) {
   const auto start = Clock::now();
-  const auto timeout =
-      options.timeout() == Milliseconds(0) ? kUsualTimeout : options.timeout();
+  const auto timeout = meeting_timeout(options);
   WaitNotice notice;
   for (;;) {
     const auto waited = Clock::now() - start;
@@ -85,9 +180,7 @@ Meeting join_attempt(
     if (notice.is_due(line)) {
       log_info(line);
     }
-    if (const int number = pending_stop_signal(); number != 0) {
-      throw Error(fmt::format("stopped by SIG{}", sigabbrev_np(number)));
-    }
+    throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries);
   }
 }
@@ -97,13 +190,14 @@ Meeting join_attempt(
 Greeting launcher_greeting(const LaunchOptions& options) {
   return greeting_of(
       Greeting::Role::launcher, options.node_rank,
-      options.nnodes * options.nproc_per_node, options.backend, options.run);
+      options.is_elastic() ? 0 : options.nnodes * options.nproc_per_node,
+      options.backend, options.run);
 }
 
 Meeting meet_first_node(
     const LaunchOptions& options, const std::string& token, const Attempt& next) {
   const Milliseconds timeout = options.timeout();
-  if (options.nnodes > 1 && options.node_rank > 0 && options.max_restarts > 0) {
+  if (options.nnodes > 1 && options.node_rank > 0 && options.restarts()) {
     return join_attempt(options, token, next);
   }
   if (options.nnodes == 1 || timeout.count() == 0) {
@@ -121,7 +215,10 @@ Meeting meet_first_node(
 
 Rendezvous::Rendezvous(
     const LaunchOptions& options, const std::string& token, Meeting meeting)
-    : client(std::move(meeting.client)), attempt(meeting.attempt) {
+    : client(std::move(meeting.client)), attempt(std::move(meeting.attempt)) {
+  if (attempt.members.empty()) {
+    attempt.members = all_members(options);
+  }
   if (options.nnodes == 1) {
     directory = std::make_unique<MeetingDirectory>();
     server = std::make_unique<StoreServer>(
@@ -136,10 +233,24 @@ Rendezvous::Rendezvous(
         address, token, Milliseconds(0), listen_on(options),
         launcher_greeting(options));
     server->set(kAttempt, fmt::format("{} {}", attempt.number, attempt.restarts));
+    if (options.is_elastic()) {
+      attempt.members = gather_members(options, *server);
+      server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));
+    }
     if (options.token.insecure && attempt.number == 0) {
       warn_of_no_token(address);
     }
   }
+}
+
+std::vector<int> Rendezvous::newcomers() const {
+  std::vector<int> found;
+  for (const auto& launcher : server->launchers()) {
+    if (launcher.here && !is_member(attempt.members, launcher.greeting.number)) {
+      found.push_back(launcher.greeting.number);
+    }
+  }
+  return found;
 }
 
 }  // namespace tandem

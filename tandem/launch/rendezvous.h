@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tandem/base/store/store.h"
 #include "tandem/launch/launcher.h"
@@ -15,6 +16,8 @@ struct Attempt {
   int number = 0;
   // Number of earlier attempts that failed.
   int restarts = 0;
+  // Numbers of the hosts that take part, in ascending order. Rendezvous sets them.
+  std::vector<int> members;
 };
 
 /// Returns the greeting with which a launcher joins the store of its run.
@@ -29,8 +32,9 @@ struct Meeting {
 
 /// Waits on host 0 until its name resolves, and on other hosts until the launcher of
 /// host 0 answers. If ranks can be restarted, other hosts wait until host 0 begins
-/// attempt `next.number` or a later one, and the result has that attempt; a launcher
-/// that starts while an attempt ends so joins the next one.
+/// attempt `next.number` or a later one of which this host is a member, and the result
+/// has that attempt. So a launcher that starts while an attempt runs or ends joins a
+/// later one.
 ///
 /// Throws CommError if host 0 does not answer in time, ConfigError if host 0 belongs to
 /// another run, and Error if a signal stops this process.
@@ -48,8 +52,15 @@ struct Rendezvous {
   std::string address;
   Attempt attempt;
 
-  /// Throws ConfigError if the port of host 0 is in use.
+  /// If the hosts may change, waits on host 0 until at least LaunchOptions::min_nnodes
+  /// hosts are there, and a few seconds more for others. Throws ConfigError if the port
+  /// of host 0 is in use, CommError if too few hosts join in time, and Error if a
+  /// signal stops this process.
   Rendezvous(const LaunchOptions& options, const std::string& token, Meeting meeting);
+
+  /// On host 0, returns the hosts that have joined since the attempt began. They take
+  /// part in the next attempt.
+  std::vector<int> newcomers() const;
 };
 
 }  // namespace tandem

@@ -28,7 +28,7 @@ class Hosts : public testing::Test {
   HostWatch::Options place(int node, Milliseconds timeout) const {
     HostWatch::Options place;
     place.node = node;
-    place.nnodes = 3;
+    place.members = {0, 1, 2};
     place.nproc = 2;
     place.master_addr = "10.0.0.1";
     place.store = server_->address();

@@ -62,7 +62,9 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
   }
   const auto number = parse_number<int>(texts[1]);
   const auto world_size = parse_number<int>(texts[2]);
-  if (!number || !world_size || *number < 0 || *number >= *world_size) {
+  const bool is_unknown = texts[0] == "launcher" && world_size == 0;
+  if (!number || !world_size || *number < 0 ||
+      (*number >= *world_size && !is_unknown)) {
     return std::nullopt;
   }
   Greeting greeting;
@@ -88,6 +90,9 @@ std::string RollCall::add(const Greeting& greeting) {
   if (!first_) {
     first_ = greeting;
   }
+  if (!first_with_size_ && greeting.world_size > 0) {
+    first_with_size_ = greeting;
+  }
   if (!first_with_backend_ && !greeting.backend.empty()) {
     first_with_backend_ = greeting;
   }
@@ -96,7 +101,9 @@ std::string RollCall::add(const Greeting& greeting) {
   }
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   there.emplace(greeting.number, greeting);
-  complete_ = complete_ || ranks_.size() == static_cast<size_t>(first_->world_size);
+  complete_ =
+      complete_ || (first_with_size_ &&
+                    ranks_.size() == static_cast<size_t>(first_with_size_->world_size));
   return "";
 }
 
@@ -110,16 +117,17 @@ void RollCall::leave(const Greeting& greeting) {
 }
 
 std::string RollCall::missing_ranks() const {
-  if (!first_ || complete_) {
+  if (!first_with_size_ || complete_) {
     return "";
   }
   std::vector<int> missing;
-  for (int rank = 0; rank < first_->world_size; ++rank) {
+  for (int rank = 0; rank < first_with_size_->world_size; ++rank) {
     if (ranks_.count(rank) == 0) {
       missing.push_back(rank);
     }
   }
-  return with_numbers("rank", missing) + " of " + std::to_string(first_->world_size);
+  return with_numbers("rank", missing) + " of " +
+         std::to_string(first_with_size_->world_size);
 }
 
 std::string RollCall::difference(const Greeting& greeting) const {
@@ -135,10 +143,11 @@ std::string RollCall::difference(const Greeting& greeting) const {
         greeting, "has build " + greeting.build, *first_, "has " + first_->build,
         "install the same tandem on every host");
   }
-  if (first_ && greeting.world_size != first_->world_size) {
+  if (first_with_size_ && greeting.world_size > 0 &&
+      greeting.world_size != first_with_size_->world_size) {
     return differ(
-        greeting, "expects " + std::to_string(greeting.world_size) + " ranks", *first_,
-        "expects " + std::to_string(first_->world_size),
+        greeting, "expects " + std::to_string(greeting.world_size) + " ranks",
+        *first_with_size_, "expects " + std::to_string(first_with_size_->world_size),
         "give every host the same --nnodes and --nproc, every rank the same "
         "WORLD_SIZE");
   }

@@ -13,6 +13,7 @@ struct Greeting {
   Role role = Role::rank;
   // Rank, or number of the launcher's host.
   int number = 0;
+  // Number of ranks; 0 if a launcher does not know it yet.
   int world_size = 0;
   // Name of the backend, "" if it is unknown.
   std::string backend;
@@ -61,9 +62,10 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // Greetings with which add() compares later greetings: the first, the first with a
-  // backend, and the first with a run's name.
+  // Greetings with which add() compares later greetings: the first, and the first with
+  // a number of ranks, with a backend, and with a run's name.
   std::optional<Greeting> first_;
+  std::optional<Greeting> first_with_size_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;
   std::map<int, Greeting> launchers_;

@@ -33,6 +33,8 @@ struct RankOptions {
   RankKind kind = RankKind::process;
   LauncherKind launcher = LauncherKind::tandem;
   int64_t nnodes = 1;
+  // Least number of hosts if hosts may join and leave; 0: all hosts take part.
+  int64_t min_nnodes = 0;
   int64_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
   int64_t master_port = 0;
@@ -55,9 +57,19 @@ struct RankOptions {
     table.add(
         "launcher", &O::launcher,
         "program that starts the ranks; --backend mpi needs mpirun");
-    table.add("nnodes", &O::nnodes, "number of hosts")
+    table
+        .add(
+            "nnodes", &O::nnodes,
+            "number of hosts; MIN:MAX: hosts may join and leave (--min-nnodes MIN)")
         .between(1, 1 << 16)
         .also({"--num-machines", "--nodes", "-n"});
+    table
+        .add(
+            "min_nnodes", &O::min_nnodes,
+            "least number of hosts, if hosts may join and leave; needs --out in a "
+            "folder that all hosts share; 0: all hosts take part")
+        .between(0, 1 << 16)
+        .of_one_start();
     table.add("node_rank", &O::node_rank, "number of this host, from 0")
         .between(0, (1 << 16) - 1)
         .also({"--machine-id", "--nr", "-nr"})

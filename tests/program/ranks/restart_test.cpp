@@ -279,6 +279,78 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   EXPECT_EQ(hash_of(out()), calm_hash(hosts));
 }
 
+// --- hosts that join and leave ---
+
+TEST_F(RestartOnHosts, ContinuesWithFewerHostsAndThenWithMore) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto begin_host = [&](int host) {
+    auto flags = hosts.flags_of(host, 2, 3);
+    *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
+    return begin_on(hosts, host, training(with({"--out", out()}, flags), "60"));
+  };
+  const auto launcher_of = [&](int host) {
+    return parent_of_process(
+        workers("--node-rank" + std::string(1, '\0') + std::to_string(host), 2)[0]);
+  };
+  auto first = begin_host(0);
+  auto lost = begin_host(1);
+  auto third = begin_host(2);
+  auto newest = newer_checkpoint();
+  send(launcher_of(1), SIGKILL);
+  EXPECT_EQ(lost.get().status.signal, SIGKILL);
+  // Another checkpoint shows that two hosts continue.
+  newest = newer_checkpoint(newest);
+  auto back = begin_host(1);
+  const auto result = first.get();
+  EXPECT_EQ(result.status.code, 0) << result.errors;
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr("no longer answers"),
+          HasSubstr("the ranks start again on the other hosts"),
+          HasSubstr("[launch] host 1 joined, so the ranks start again on all hosts")));
+  for (auto* run : {&third, &back}) {
+    const auto other = run->get();
+    EXPECT_EQ(other.status.code, 0) << other.errors;
+  }
+  EXPECT_EQ(json_value(out() + "/summary.json", "world_size"), "6");
+  EXPECT_EQ(json_value(out() + "/summary.json", "restarts"), "");
+}
+
+TEST_F(RestartOnHosts, NeedsTheLeastNumberOfHosts) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  auto flags = hosts.flags_of(0, 1, 3);
+  *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
+  const auto result =
+      hosts.run(0, training(with({"--out", out(), "--timeout-seconds", "3"}, flags)));
+  EXPECT_EQ(result.status.code, 1) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("1 of at least 2 hosts have joined"));
+}
+
+TEST_F(Restart, RejectsARangeOfHostsThatDoesNotFit) {
+  const auto refused = [&](const Arguments& flags) {
+    const auto result = tandem_run(training(flags));
+    EXPECT_EQ(result.status.code, 2) << result.errors;
+    return result.errors;
+  };
+  const Arguments hosts = {"--master-port", "29500", "--nnodes"};
+  EXPECT_THAT(
+      refused(with(hosts, {"3:2", "--out", out()})),
+      HasSubstr("min_nnodes is 3, expected at most 2"));
+  EXPECT_THAT(refused(with(hosts, {"2:3"})), HasSubstr("out is empty"));
+  EXPECT_THAT(
+      refused(with(
+          hosts,
+          {"2:3", "--out", out(), "--strategy", "parameter_server", "--nproc", "3"})),
+      HasSubstr("strategy is parameter_server, whose number of ranks is fixed"));
+}
+
 // --- stalls ---
 
 class Stall : public RestartOnHosts {};

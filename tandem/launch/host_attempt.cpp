@@ -1,0 +1,282 @@
+#include "tandem/launch/host_attempt.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/memory.h"
+#include "tandem/base/program_clock.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
+#include "tandem/base/store/socket.h"
+#include "tandem/base/text.h"
+#include "tandem/launch/elastic_variables.h"
+#include "tandem/launch/error_file.h"
+#include "tandem/launch/failure_summary.h"
+#include "tandem/launch/fork_server.h"
+
+namespace tandem {
+
+namespace {
+
+// Returns a free port for programs that open their own store. Another process may open
+// the port before the program does.
+int free_port(const std::string& host) {
+  const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
+  return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
+}
+
+ProcessOptions rank_process(
+    const LaunchOptions& options, const RankEnv& env, const Variables& defaults,
+    const LogDirectory* logs) {
+  ProcessOptions process;
+  process.command = options.command;
+  if (options.local_rank_at > 0) {
+    process.command.insert(
+        process.command.begin() + static_cast<std::ptrdiff_t>(options.local_rank_at),
+        "--local-rank=" + std::to_string(env.local_rank));
+  }
+  process.variables = to_variables(env);
+  const auto add = [&](const Variables& more) {
+    process.variables.insert(process.variables.end(), more.begin(), more.end());
+  };
+  add({program_start_variable()});
+  if (logs != nullptr) {
+    add(elastic_variables(*options.torchrun, env));
+    add({{"TORCHELASTIC_ERROR_FILE", logs->error_file(env.local_rank)}});
+  }
+  add(defaults);
+  add(options.variables);
+  process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
+  return process;
+}
+
+std::vector<Process> start(
+    const LaunchOptions& options, const std::vector<ProcessOptions>& ranks) {
+  if (options.fork_server && ranks.size() > 1) {
+    return fork_ranks(ranks);
+  }
+  std::vector<Process> processes;
+  for (const auto& rank : ranks) {
+    processes.emplace_back(rank);
+  }
+  return processes;
+}
+
+RankEnv common_env(const LaunchOptions& options, const std::string& store) {
+  RankEnv env;
+  env.world_size = options.nnodes * options.nproc_per_node;
+  env.local_world_size = options.nproc_per_node;
+  env.node_rank = options.node_rank;
+  env.master_addr = options.master_addr;
+  env.master_port =
+      options.master_port > 0 ? options.master_port : free_port(options.master_addr);
+  env.store = store;
+  env.run = options.run;
+  return env;
+}
+
+int first_rank_of(const LaunchOptions& options) {
+  return options.node_rank * options.nproc_per_node;
+}
+
+// Starts this host's ranks under the supervisor. All ranks get `variables`. `logs`:
+// null for no log files. Throws as Process and fork_ranks().
+void start_ranks(
+    const LaunchOptions& options, const std::string& store, const Variables& variables,
+    const LogDirectory* logs, Supervisor& supervisor) {
+  auto defaults = rank_variables(options.nproc_per_node, options.threads);
+  defaults.insert(defaults.end(), variables.begin(), variables.end());
+  const int first_rank = first_rank_of(options);
+  RankEnv env = common_env(options, store);
+  std::vector<ProcessOptions> ranks;
+  for (int local = 0; local < options.nproc_per_node; ++local) {
+    env.local_rank = local;
+    env.rank = first_rank + local;
+    ranks.push_back(rank_process(options, env, defaults, logs));
+  }
+  int rank = first_rank;
+  for (auto& process : start(options, ranks)) {
+    const int local_rank = rank - first_rank;
+    const std::string prefix = "[rank " + std::to_string(rank) + "] ";
+    StreamOptions output;
+    StreamOptions errors;
+    if (logs != nullptr) {
+      output = logs->output_of(local_rank);
+      errors = logs->errors_of(local_rank);
+    }
+    output.prefix = options.prefix_output ? prefix : "";
+    errors.prefix = prefix;
+    supervisor.add(rank, std::move(process), std::move(output), std::move(errors));
+    ++rank;
+  }
+}
+
+HostWatch::Options watch_options(
+    const LaunchOptions& options, const Rendezvous& rendezvous,
+    const std::string& token) {
+  HostWatch::Options watch;
+  watch.node = options.node_rank;
+  watch.members = rendezvous.attempt.members;
+  watch.nproc = options.nproc_per_node;
+  watch.master_addr = options.master_addr;
+  watch.store = rendezvous.address;
+  watch.token = token;
+  watch.greeting = launcher_greeting(options);
+  if (options.timeout_seconds > 0) {
+    watch.timeout = std::min(watch.timeout, options.timeout());
+  }
+  return watch;
+}
+
+// Returns the number of steps that the ranks of a host have made, -1 if it is unknown.
+int64_t last_step(const StatusBoard& board) {
+  int64_t step = -1;
+  for (const auto& status : board.read()) {
+    step = std::max(step, status.step);
+  }
+  return step;
+}
+
+double stop_grace(const LaunchOptions& options) {
+  return options.stop_grace_seconds < 0 ? options.grace_seconds
+                                        : options.stop_grace_seconds;
+}
+
+// Returns the options of an attempt with some hosts of the run.
+LaunchOptions with_members(LaunchOptions options, const std::vector<int>& members) {
+  const auto own = std::find(members.begin(), members.end(), options.node_rank);
+  options.node_rank = static_cast<int>(own - members.begin());
+  options.nnodes = static_cast<int>(members.size());
+  return options;
+}
+
+}  // namespace
+
+HostAttempt::HostAttempt(
+    const LaunchOptions& options, const TokenFile* token, Meeting meeting,
+    Restarts& restarts, LogDirectory* logs)
+    : options_(options),
+      token_(token),
+      restarts_(restarts),
+      logs_(logs),
+      memory_kills_(num_memory_kills()),
+      // Ranks that end because hosts have joined need time to save.
+      supervisor_(
+          options.is_elastic() ? stop_grace(options) : options.grace_seconds,
+          stop_grace(options)),
+      rendezvous_(options, token == nullptr ? "" : token->token(), std::move(meeting)),
+      here_(with_members(options, rendezvous_.attempt.members)),
+      board_(first_rank_of(here_), options.nproc_per_node),
+      exchange_(board_, here_.node_rank, here_.nnodes, options.stall_seconds) {}
+
+std::optional<HostEnding> HostAttempt::start() {
+  Variables variables = failures_.variables();
+  for (const auto& more : {board_.variables(), restarts_.variables()}) {
+    variables.insert(variables.end(), more.begin(), more.end());
+  }
+  if (token_ != nullptr) {
+    variables.push_back(token_variable(token_->path()));
+  }
+  try {
+    if (logs_ != nullptr) {
+      logs_->begin_attempt(rendezvous_.attempt.number, options_.nproc_per_node);
+    }
+    start_ranks(here_, rendezvous_.address, variables, logs_, supervisor_);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    return HostEnding{Cause::own_error, 1, error.what()};
+  }
+  return std::nullopt;
+}
+
+HostEnding HostAttempt::run() {
+  const auto failed_start = start();
+  auto watched =
+      watch_options(options_, rendezvous_, token_ == nullptr ? "" : token_->token());
+  watched.exchange = [this](StoreClient& client) { exchange_.tell(client); };
+  watch_.emplace(watched, rendezvous_.server.get(), rendezvous_.client.get());
+  supervisor_.ask([this](bool failed) { return must_end(failed); });
+  const auto endings = supervisor_.run();
+  if (supervisor_.stop_signal() != 0) {
+    watch_->hurry();
+  }
+  const Circumstances when{
+      supervisor_.stop_signal(), num_memory_kills() > memory_kills_, here_.nnodes > 1,
+      !watch_->lost().empty()};
+  auto errors = failures_.read();
+  if (logs_ != nullptr) {
+    complete_error_files(*logs_, first_rank_of(here_), endings, errors);
+  }
+  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  const auto ending = finish(mine);
+  const bool ends_here = !ending.again && !failed_start && needs_summary(mine, when) &&
+                         ending.reason.rfind(mine.reason, 0) == 0;
+  if (logs_ != nullptr && ends_here) {
+    const auto* first = first_failure(endings, errors, when);
+    summarize_failure(*first, first_rank_of(here_), supervisor_, *logs_);
+  }
+  return ending;
+}
+
+bool HostAttempt::must_end(bool failed) {
+  if (is_first()) {
+    exchange_.collect(rendezvous_.server.get());
+    admits_ = admits_ || (!failed && admits_newcomers());
+  }
+  return watch_->must_end(failed || admits_) || admits_;
+}
+
+// Returns whether other hosts have joined and the ranks can end for them: tandem's
+// ranks must have made a step, since they could not save before.
+bool HostAttempt::admits_newcomers() {
+  if (!options_.is_elastic() || rendezvous_.newcomers().empty()) {
+    return false;
+  }
+  const auto statuses = board_.read();
+  return std::all_of(statuses.begin(), statuses.end(), [](const auto& status) {
+    return status.pid == 0 || status.step >= 0;
+  });
+}
+
+bool HostAttempt::must_stop() const {
+  return supervisor_.stop_signal() != 0 || pending_stop_signal() != 0;
+}
+
+// Host 0 decides whether the ranks start again.
+void HostAttempt::decide(HostEnding& verdict) {
+  if (must_stop() || verdict.code == 0) {
+    return;
+  }
+  const bool lost = options_.is_elastic() && watch_->has_lost_host();
+  if (!admits_ && !lost) {
+    restarts_.decide(verdict, last_step(board_));
+    return;
+  }
+  verdict.again = true;
+  verdict.reason = lost ? verdict.reason + "; the ranks start again on the other hosts"
+                        : "[launch] " + with_numbers("host", rendezvous_.newcomers()) +
+                              " joined, so the ranks start again on all hosts";
+}
+
+// Agrees with the other launchers on the end of this attempt.
+HostEnding HostAttempt::finish(const HostEnding& mine) {
+  auto ending = watch_->agree(
+      mine, [this] { return supervisor_.told_to_stop(); },
+      [this](HostEnding& verdict) { decide(verdict); });
+  ending.again = ending.again && !must_stop();
+  // Keeps the store open until the other launchers have read the reason for the end of
+  // the run.
+  if (rendezvous_.server && options_.nnodes > 1) {
+    rendezvous_.server->linger_if_refused();
+  }
+  supervisor_.finish_output();
+  return ending;
+}
+
+}  // namespace tandem

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tandem/base/store/token.h"
+#include "tandem/launch/failure_file.h"
+#include "tandem/launch/host_ending.h"
+#include "tandem/launch/host_watch.h"
+#include "tandem/launch/launcher.h"
+#include "tandem/launch/log_directory.h"
+#include "tandem/launch/rank_status.h"
+#include "tandem/launch/rendezvous.h"
+#include "tandem/launch/restarts.h"
+#include "tandem/launch/status_exchange.h"
+#include "tandem/launch/supervisor.h"
+
+namespace tandem {
+
+/// One start of the ranks of this host, until they have ended on all hosts.
+class HostAttempt {
+ public:
+  /// Waits for other hosts as Rendezvous does, and throws its errors. `token`: null on
+  /// one host. `restarts` decides on host 0 whether the ranks start again. `logs`: null
+  /// for no log files. The arguments must outlive the object. Blocks the signals that
+  /// stop a run (Supervisor).
+  HostAttempt(
+      const LaunchOptions& options, const TokenFile* token, Meeting meeting,
+      Restarts& restarts, LogDirectory* logs);
+
+  /// Starts the ranks, and returns how the ranks of all hosts ended. Throws ConfigError
+  /// if their program cannot be executed.
+  HostEnding run();
+
+ private:
+  bool is_first() const {
+    return options_.node_rank == 0;
+  }
+  // Starts the ranks. Returns an ending if that fails.
+  std::optional<HostEnding> start();
+  bool must_end(bool failed);
+  bool admits_newcomers();
+  bool must_stop() const;
+  void decide(HostEnding& verdict);
+  HostEnding finish(const HostEnding& mine);
+
+  const LaunchOptions& options_;
+  const TokenFile* token_;
+  Restarts& restarts_;
+  LogDirectory* logs_;
+  int64_t memory_kills_;
+  Supervisor supervisor_;
+  const Rendezvous rendezvous_;
+  // Options with the hosts of this attempt: their number, and the place of this host
+  // among them.
+  const LaunchOptions here_;
+  FailureFile failures_;
+  StatusBoard board_;
+  StatusExchange exchange_;
+  std::optional<HostWatch> watch_;
+  // True if the ranks are ended because other hosts have joined.
+  bool admits_ = false;
+};
+
+}  // namespace tandem
