@@ -2,15 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
 #include <fmt/chrono.h>
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -98,27 +95,11 @@ RunDirectory::RunDirectory(
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
-  open_metrics(append ? O_APPEND : O_TRUNC);
-}
-
-RunDirectory::~RunDirectory() {
-  if (metrics_fd_ >= 0) {
-    close(metrics_fd_);
-  }
-}
-
-void RunDirectory::open_metrics(int mode) {
-  const std::string path = path_ + "/metrics.jsonl";
-  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
-  if (metrics_fd_ < 0) {
-    throw DataError(
-        "[files] cannot write '" + path + "': " + std::strerror(errno) +
-        "; choose another --out");
-  }
+  metrics_.emplace(path_ + "/metrics.jsonl", append ? O_APPEND : O_TRUNC);
 }
 
 void RunDirectory::forget_after(int64_t step) {
-  if (metrics_fd_ < 0) {
+  if (path_.empty()) {
     return;
   }
   const std::string path = path_ + "/metrics.jsonl";
@@ -134,21 +115,12 @@ void RunDirectory::forget_after(int64_t step) {
     }
   }
   replace_file(path, kept);
-  close(std::exchange(metrics_fd_, -1));
-  open_metrics(O_APPEND);
+  metrics_.emplace(path, O_APPEND);
 }
 
-void RunDirectory::append_line(const std::string& line) {
-  if (metrics_fd_ >= 0) {
-    const off_t before = lseek(metrics_fd_, 0, SEEK_END);
-    try {
-      write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
-    } catch (const DataError&) {
-      // Removes a partial line, which may be written if the disk is full. Readers
-      // expect whole lines.
-      [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
-      throw;
-    }
+void RunDirectory::append(const std::string& line) {
+  if (metrics_) {
+    metrics_->append(line + "\n");
   }
 }
 
@@ -164,7 +136,7 @@ void RunDirectory::add(const TrainReport& report) {
   json["lr"] = report.lr;
   json["samples_per_second"] = report.samples_per_second;
   json["train_seconds"] = report.train_seconds;
-  append_line(json.dump() + "\n");
+  append(json.dump());
   step_ = report.step;
 }
 
@@ -179,7 +151,7 @@ void RunDirectory::add(const TestReport& report) {
   json["train_seconds"] = report.train_seconds;
   json[part + "_loss"] = report.loss;
   json[part + "_" + report.metric->key] = report.metric_value;
-  append_line(json.dump() + "\n");
+  append(json.dump());
   step_ = report.step;
 }
 
@@ -189,7 +161,7 @@ void RunDirectory::note_lost_output(const std::string& where_and_why) {
   json["kind"] = "lost_output";
   json["step"] = step_;
   json["where"] = where_and_why;
-  append_line(json.dump() + "\n");
+  append(json.dump());
 }
 
 void RunDirectory::finish(const Summary& summary, const RunConfig& config) {

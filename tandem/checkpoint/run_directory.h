@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/record_file.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
@@ -124,9 +125,6 @@ class RunDirectory {
   /// network file. If `append` is true, keeps the metrics of an earlier run. Removes
   /// unfinished files of a killed run. Throws DataError if a file cannot be written.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
 
   /// Appends a line to metrics.jsonl.
   void add(const TrainReport& report);
@@ -146,11 +144,10 @@ class RunDirectory {
   }
 
  private:
-  void open_metrics(int mode);
-  void append_line(const std::string& line);
+  void append(const std::string& line);
 
   std::string path_;
-  int metrics_fd_ = -1;
+  std::optional<RecordFile> metrics_;
   // Step of the last report.
   int64_t step_ = 0;
 };
