@@ -8,6 +8,7 @@
 
 #include <fmt/chrono.h>
 
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -134,7 +135,13 @@ void RunDirectory::add(const TrainReport& report) {
   json["loss"] = report.loss;
   json[train_key(*report.metric)] = report.metric_value;
   json["lr"] = report.lr;
+  // JSON has no NaN and no infinity.
+  if (report.gradient_norm && std::isfinite(*report.gradient_norm)) {
+    json["gradient_norm"] = *report.gradient_norm;
+  }
   json["samples_per_second"] = report.samples_per_second;
+  json["exposed_comm_ms_per_step"] = report.exposed_comm_ms_per_step;
+  json["process_peak_memory_mib"] = report.process_peak_memory_mib;
   json["train_seconds"] = report.train_seconds;
   append(json.dump());
   step_ = report.step;

@@ -70,7 +70,7 @@ class Reporter {
   /// Writes the results since the last report to metrics.jsonl. If `shown` is true,
   /// also prints the results. Collective if the ranks wait for each other in each step
   /// (Strategy::in_lockstep()).
-  void report(const ReportPlace& place, bool shown);
+  void report(const ReportPlace& place, const RankMeasures& measures, bool shown);
 
   /// Ends an epoch and returns its loss. `done` is true if the epoch is complete.
   /// Otherwise, keeps the sums of the epoch for a checkpoint. Collective if the ranks
