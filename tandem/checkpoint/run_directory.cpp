@@ -55,6 +55,21 @@ std::vector<std::string> instruction_sets() {
   return found;
 }
 
+// Returns the numbers in a line of metrics.jsonl. The name of "test_loss" in a line of
+// kind "test" is "test/loss".
+Scalars scalars_of(const ordered_json& line) {
+  const std::string kind = line.at("kind");
+  Scalars scalars;
+  for (const auto& [key, value] : line.items()) {
+    if (value.is_number() && key != "format_version" && key != "step") {
+      const bool has_kind = key.rfind(kind + "_", 0) == 0;
+      const std::string name = has_kind ? key.substr(kind.size() + 1) : key;
+      scalars.emplace_back(kind + "/" + name, value.get<double>());
+    }
+  }
+  return scalars;
+}
+
 }  // namespace
 
 std::string environment_json() {
@@ -80,7 +95,7 @@ std::string environment_json() {
 
 RunDirectory::RunDirectory(
     const std::string& path, const RunConfig& config, bool append)
-    : path_(path) {
+    : path_(path), writes_events_(config.output.tensorboard) {
   if (path_.empty()) {
     return;
   }
@@ -97,6 +112,9 @@ RunDirectory::RunDirectory(
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
   metrics_.emplace(path_ + "/metrics.jsonl", append ? O_APPEND : O_TRUNC);
+  if (!append) {
+    start_events(0);
+  }
 }
 
 void RunDirectory::forget_after(int64_t step) {
@@ -117,12 +135,42 @@ void RunDirectory::forget_after(int64_t step) {
   }
   replace_file(path, kept);
   metrics_.emplace(path, O_APPEND);
+  start_events(step + 1);
 }
 
 void RunDirectory::append(const std::string& line) {
   if (metrics_) {
     metrics_->append(line + "\n");
   }
+}
+
+void RunDirectory::add_line(
+    const std::string& line, int64_t step, const Scalars& scalars) {
+  append(line);
+  step_ = step;
+  try {
+    if (events_) {
+      events_->add(step, scalars);
+    }
+  } catch (const DataError& error) {
+    events_.reset();
+    lost_events_ = error.what();
+  }
+}
+
+void RunDirectory::start_events(int64_t first_step) {
+  if (!writes_events_) {
+    return;
+  }
+  try {
+    events_.emplace(path_ + "/tensorboard", first_step);
+  } catch (const DataError& error) {
+    lost_events_ = error.what();
+  }
+}
+
+std::string RunDirectory::take_lost_events() {
+  return std::exchange(lost_events_, "");
 }
 
 void RunDirectory::add(const TrainReport& report) {
@@ -143,8 +191,7 @@ void RunDirectory::add(const TrainReport& report) {
   json["exposed_comm_ms_per_step"] = report.exposed_comm_ms_per_step;
   json["process_peak_memory_mib"] = report.process_peak_memory_mib;
   json["train_seconds"] = report.train_seconds;
-  append(json.dump());
-  step_ = report.step;
+  add_line(json.dump(), report.step, scalars_of(json));
 }
 
 void RunDirectory::add(const TestReport& report) {
@@ -158,8 +205,7 @@ void RunDirectory::add(const TestReport& report) {
   json["train_seconds"] = report.train_seconds;
   json[part + "_loss"] = report.loss;
   json[part + "_" + report.metric->key] = report.metric_value;
-  append(json.dump());
-  step_ = report.step;
+  add_line(json.dump(), report.step, scalars_of(json));
 }
 
 void RunDirectory::note_lost_output(const std::string& where_and_why) {

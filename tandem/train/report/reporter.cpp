@@ -185,12 +185,16 @@ void Reporter::report(
 
 void Reporter::note_lost_output() {
   const std::string lost = progress_.lost();
-  if (lost.empty() || lost_noted_) {
-    return;
+  if (!lost.empty() && !lost_noted_) {
+    lost_noted_ = true;
+    directory_->note_lost_output(lost);
+    log_warning("[train] cannot write to " + lost + "; the run continues without it");
   }
-  lost_noted_ = true;
-  directory_->note_lost_output(lost);
-  log_warning("[train] cannot write to " + lost + "; the run continues without it");
+  const std::string events = directory_->take_lost_events();
+  if (!events.empty()) {
+    directory_->note_lost_output(events);
+    log_warning("[train] the run continues without TensorBoard's file: " + events);
+  }
 }
 
 EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
