@@ -2,15 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
 #include <fmt/chrono.h>
 
-#include <cerrno>
-#include <cstring>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -58,6 +56,21 @@ std::vector<std::string> instruction_sets() {
   return found;
 }
 
+// Returns the numbers in a line of metrics.jsonl. The name of "test_loss" in a line of
+// kind "test" is "test/loss".
+Scalars scalars_of(const ordered_json& line) {
+  const std::string kind = line.at("kind");
+  Scalars scalars;
+  for (const auto& [key, value] : line.items()) {
+    if (value.is_number() && key != "format_version" && key != "step") {
+      const bool has_kind = key.rfind(kind + "_", 0) == 0;
+      const std::string name = has_kind ? key.substr(kind.size() + 1) : key;
+      scalars.emplace_back(kind + "/" + name, value.get<double>());
+    }
+  }
+  return scalars;
+}
+
 }  // namespace
 
 std::string environment_json() {
@@ -83,7 +96,7 @@ std::string environment_json() {
 
 RunDirectory::RunDirectory(
     const std::string& path, const RunConfig& config, bool append)
-    : path_(path) {
+    : path_(path), writes_events_(config.output.tensorboard) {
   if (path_.empty()) {
     return;
   }
@@ -99,27 +112,14 @@ RunDirectory::RunDirectory(
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
-  open_metrics(append ? O_APPEND : O_TRUNC);
-}
-
-RunDirectory::~RunDirectory() {
-  if (metrics_fd_ >= 0) {
-    close(metrics_fd_);
-  }
-}
-
-void RunDirectory::open_metrics(int mode) {
-  const std::string path = path_ + "/metrics.jsonl";
-  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
-  if (metrics_fd_ < 0) {
-    throw DataError(
-        "[files] cannot write '" + path + "': " + std::strerror(errno) +
-        "; choose another --out");
+  metrics_.emplace(path_ + "/metrics.jsonl", append ? O_APPEND : O_TRUNC);
+  if (!append) {
+    start_events(0);
   }
 }
 
 void RunDirectory::forget_after(int64_t step) {
-  if (metrics_fd_ < 0) {
+  if (path_.empty()) {
     return;
   }
   const std::string path = path_ + "/metrics.jsonl";
@@ -135,22 +135,43 @@ void RunDirectory::forget_after(int64_t step) {
     }
   }
   replace_file(path, kept);
-  close(std::exchange(metrics_fd_, -1));
-  open_metrics(O_APPEND);
+  metrics_.emplace(path, O_APPEND);
+  start_events(step + 1);
 }
 
-void RunDirectory::append_line(const std::string& line) {
-  if (metrics_fd_ >= 0) {
-    const off_t before = lseek(metrics_fd_, 0, SEEK_END);
-    try {
-      write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
-    } catch (const DataError&) {
-      // Removes a partial line, which may be written if the disk is full. Readers
-      // expect whole lines.
-      [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
-      throw;
-    }
+void RunDirectory::append(const std::string& line) {
+  if (metrics_) {
+    metrics_->append(line + "\n");
   }
+}
+
+void RunDirectory::add_line(
+    const std::string& line, int64_t step, const Scalars& scalars) {
+  append(line);
+  step_ = step;
+  try {
+    if (events_) {
+      events_->add(step, scalars);
+    }
+  } catch (const DataError& error) {
+    events_.reset();
+    lost_events_ = error.what();
+  }
+}
+
+void RunDirectory::start_events(int64_t first_step) {
+  if (!writes_events_) {
+    return;
+  }
+  try {
+    events_.emplace(path_ + "/tensorboard", first_step);
+  } catch (const DataError& error) {
+    lost_events_ = error.what();
+  }
+}
+
+std::string RunDirectory::take_lost_events() {
+  return std::exchange(lost_events_, "");
 }
 
 void RunDirectory::add(const TrainReport& report) {
@@ -163,10 +184,15 @@ void RunDirectory::add(const TrainReport& report) {
   json["loss"] = report.loss;
   json[train_key(*report.metric)] = report.metric_value;
   json["lr"] = report.lr;
+  // JSON has no NaN and no infinity.
+  if (report.gradient_norm && std::isfinite(*report.gradient_norm)) {
+    json["gradient_norm"] = *report.gradient_norm;
+  }
   json["samples_per_second"] = report.samples_per_second;
+  json["exposed_comm_ms_per_step"] = report.exposed_comm_ms_per_step;
+  json["process_peak_memory_mib"] = report.process_peak_memory_mib;
   json["train_seconds"] = report.train_seconds;
-  append_line(json.dump() + "\n");
-  step_ = report.step;
+  add_line(json.dump(), report.step, scalars_of(json));
 }
 
 void RunDirectory::add(const TestReport& report) {
@@ -180,8 +206,7 @@ void RunDirectory::add(const TestReport& report) {
   json["train_seconds"] = report.train_seconds;
   json[part + "_loss"] = report.loss;
   json[part + "_" + report.metric->key] = report.metric_value;
-  append_line(json.dump() + "\n");
-  step_ = report.step;
+  add_line(json.dump(), report.step, scalars_of(json));
 }
 
 void RunDirectory::note_lost_output(const std::string& where_and_why) {
@@ -190,7 +215,7 @@ void RunDirectory::note_lost_output(const std::string& where_and_why) {
   json["kind"] = "lost_output";
   json["step"] = step_;
   json["where"] = where_and_why;
-  append_line(json.dump() + "\n");
+  append(json.dump());
 }
 
 void RunDirectory::finish(const Summary& summary, const RunConfig& config) {

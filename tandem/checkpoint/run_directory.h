@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/record_file.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
+#include "tandem/formats/event_file.h"
 
 namespace tandem {
 
@@ -29,7 +31,14 @@ struct TrainReport {
   const Metric* metric = &kAccuracy;
   double metric_value = 0;
   double lr = 0;
+  // Norm of the gradients in the last step (Strategy::gradient_norm()).
+  std::optional<double> gradient_norm;
   double samples_per_second = 0;
+  // Time for which this rank waited for communication in its steps since the previous
+  // line, mean per step.
+  double exposed_comm_ms_per_step = 0;
+  // Peak memory of this rank's process (PeakMemory in train/report/measures.h).
+  double process_peak_memory_mib = 0;
   // Training time, without evaluation, in seconds.
   double train_seconds = 0;
 };
@@ -115,26 +124,31 @@ struct Summary {
 };
 
 /// Writes the files of a run: config.toml, environment.json, metrics.jsonl,
-/// summary.json, checkpoints/, and a copy of a network file (network_file.h). Rank 0
-/// owns the directory. If the path is "", as on all other ranks, nothing is written.
-/// Each TOML and JSON file has a format_version.
+/// summary.json, checkpoints/, and a copy of a network file (network_file.h). With
+/// config.output.tensorboard, also writes tensorboard/, an event file with the numbers
+/// in the training and test lines of metrics.jsonl. Rank 0 owns the directory. If the
+/// path is "", as on all other ranks, nothing is written. Each TOML and JSON file has a
+/// format_version.
 class RunDirectory {
  public:
   /// Creates the directory and writes config.toml, environment.json and the copy of the
-  /// network file. If `append` is true, keeps the metrics of an earlier run. Removes
-  /// unfinished files of a killed run. Throws DataError if a file cannot be written.
+  /// network file. If `append` is true, keeps the metrics of an earlier run; call
+  /// forget_after() before the first line. Removes unfinished files of a killed run.
+  /// Throws DataError if a file cannot be written, except for the event file.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
 
-  /// Appends a line to metrics.jsonl.
+  /// Appends a line to metrics.jsonl, and its numbers to the event file.
   void add(const TrainReport& report);
   void add(const TestReport& report);
+  /// If the event file cannot be written, the run continues without it. Returns the
+  /// error in the first call after the failure, otherwise "".
+  std::string take_lost_events();
   /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the
-  /// previous line. `where_and_why` is the result of Progress::lost().
+  /// previous line. `where_and_why` is the result of Progress::lost() or
+  /// take_lost_events().
   void note_lost_output(const std::string& where_and_why);
   /// Removes the metrics of steps after `step`, which a resumed run writes again.
+  /// Starts a new event file.
   void forget_after(int64_t step);
   /// Writes summary.json.
   void finish(const Summary& summary, const RunConfig& config);
@@ -146,11 +160,17 @@ class RunDirectory {
   }
 
  private:
-  void open_metrics(int mode);
-  void append_line(const std::string& line);
+  void append(const std::string& line);
+  // Appends a line with the given step, and its numbers to the event file.
+  void add_line(const std::string& line, int64_t step, const Scalars& scalars);
+  void start_events(int64_t first_step);
 
   std::string path_;
-  int metrics_fd_ = -1;
+  bool writes_events_;
+  std::optional<RecordFile> metrics_;
+  std::optional<EventFile> events_;
+  // Error that ended the event file; "" if there is none, or if it was taken.
+  std::string lost_events_;
   // Step of the last report.
   int64_t step_ = 0;
 };

@@ -297,6 +297,11 @@ void check(const RunConfig& config) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");
   }
+  if (config.output.tensorboard && config.output.out.empty()) {
+    throw ConfigError(
+        "[config] tensorboard is true, but out is empty, so no file is written; name "
+        "the run directory with --out, or use --no-tensorboard");
+  }
   check_watched_evaluations(config);
   check_strategy(config);
   check_divided_batch(config);

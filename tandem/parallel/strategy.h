@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,13 @@ class Strategy {
   /// Returns the communication statistics of the groups that this strategy made.
   virtual CommStats own_comm_stats() const {
     return {};
+  }
+
+  /// Returns the 2-norm of the gradients by which the last step updated the parameters,
+  /// over the whole model, before clipping. Returns nullopt if this rank does not have
+  /// these gradients. Collective.
+  virtual std::optional<double> gradient_norm() {
+    return std::nullopt;
   }
 
   /// Returns measurements for summary.json: a list of values for each name, for

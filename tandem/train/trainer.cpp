@@ -295,7 +295,9 @@ class Trainer {
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     const ReportPlace before = place();
     report_activity(Activity::training);
+    const double waited = traffic(parts_, comm_).waited_seconds;
     const auto sums = parts_.strategy->train_step(batches, context);
+    exposed_.add(traffic(parts_, comm_).waited_seconds - waited);
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = batches_.after_step(position_.samples_in_epoch);
@@ -327,8 +329,10 @@ class Trainer {
     // Also reports in the last step of an epoch, because the sums begin again in the
     // next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
-      reporter_.report(place(), line_due);
-      memory_.sample();
+      const RankMeasures measures{
+          parts_.strategy->gradient_norm(), exposed_.take_ms_per_step(),
+          memory_.sample()};
+      reporter_.report(place(), measures, line_due);
     }
     if (save_due || decision.save || decision.stopping_rank >= 0) {
       check_replicas();
@@ -568,6 +572,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
+  ExposedComm exposed_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;

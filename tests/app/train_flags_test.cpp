@@ -190,6 +190,8 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
        {"uneven is drop", "divide_batch", "leave out"}},
       {{"--resume", "auto"}, {"--out"}},
       {{"--keep-best"}, {"keep_best is true", "out is empty", "--no-keep-best"}},
+      {{"--tensorboard"},
+       {"tensorboard is true", "out is empty", "--out", "--no-tensorboard"}},
       {{"--patience", "2", "--epochs", "5", "--eval-every", "5"},
        {"patience", "eval_every is 5", "5 epochs", "lower --eval-every"}},
       {{"--cut", "fc1"},

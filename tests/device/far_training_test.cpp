@@ -42,6 +42,8 @@ TEST_P(FarTraining, EqualsTheCpu) {
   const auto far = train_on(far_placement(), options);
   EXPECT_LT(relative_difference(far.parameters.cpu(), expected.parameters), 1e-12);
   EXPECT_LT(relative_difference(far.sums.cpu(), expected.sums), 1e-12);
+  EXPECT_NEAR(
+      far.gradient_norm, expected.gradient_norm, 1e-12 * expected.gradient_norm);
 }
 
 TEST_P(FarTraining, RepeatsItsBits) {

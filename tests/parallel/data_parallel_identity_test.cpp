@@ -16,6 +16,9 @@ void expect_equals(const std::vector<RunResult>& ranks, const RunResult& referen
   for (const auto& rank : ranks) {
     EXPECT_LE(relative_difference(rank.parameters, reference.parameters), kTolerance);
     EXPECT_EQ(rank.sha256, ranks[0].sha256);
+    EXPECT_NEAR(
+        rank.gradient_norm, reference.gradient_norm,
+        kTolerance * reference.gradient_norm);
     sums += rank.sums;
   }
   EXPECT_NEAR(
@@ -119,10 +122,24 @@ TEST(DataParallelIdentity, EqualsSequentialForSumsAndClippedGradients) {
   expect_equals(train_in_parallel(2, options), reference);
 }
 
+TEST(DataParallelIdentity, GradientNormIsTheNormBeforeClipping) {
+  RunOptions options;
+  options.lr = 0;
+  const auto unclipped = train_sequentially(options);
+  options.strategy.clip_norm = unclipped.gradient_norm / 4;
+  for (const int size : {1, 3}) {
+    for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+      options.strategy.optimizer_state = state;
+      expect_equals(train_in_parallel(size, options), unclipped);
+    }
+  }
+}
+
 TEST(DataParallelIdentity, SumEqualsTheMeanTimesTheGlobalBatch) {
   RunOptions options;
   options.data_size = 48;  // two full batches, so the factor is the same in both
-  const auto reference = train_sequentially(options);
+  auto reference = train_sequentially(options);
+  reference.gradient_norm *= 24;
   options.loss.reduction = Reduction::sum;
   options.lr /= 24;
   expect_equals({train_sequentially(options)}, reference);

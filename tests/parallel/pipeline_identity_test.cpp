@@ -55,6 +55,11 @@ TEST_P(PipelineIdentity, EqualsTheWholeModel) {
   } else {
     EXPECT_LE(difference, row.tolerance);
   }
+  for (const auto& rank : ranks) {
+    EXPECT_NEAR(
+        rank.gradient_norm, reference[0].gradient_norm,
+        kTolerance * reference[0].gradient_norm);
+  }
   const auto total = [](const std::vector<RunResult>& results) {
     auto sums = results[0].sums.clone().zero_();
     for (const auto& rank : results) {
@@ -116,6 +121,9 @@ TEST(PipelineIdentity, EqualsTheWholeModelForEveryOptimizerAndClippedGradients) 
     const auto ranks = train_in_parallel(3, divided);
     EXPECT_LE(
         relative_difference(ranks[0].parameters, reference.parameters), tolerance);
+    EXPECT_NEAR(
+        ranks[0].gradient_norm, reference.gradient_norm,
+        kTolerance * reference.gradient_norm);
   };
   options.strategy.clip_norm = 0.5;
   expect_the_same(options, kTolerance);

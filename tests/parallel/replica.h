@@ -210,6 +210,8 @@ struct RunResult {
   std::string sha256;
   // Sums over this rank's steps: {loss, number of correct samples, number of samples}.
   at::Tensor sums;
+  // Strategy::gradient_norm() after the last step; NaN if there is none.
+  double gradient_norm = 0;
 };
 
 /// Returns the layers without dropout layers, because dropout masks depend on the
@@ -285,6 +287,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
       ++context.step;
     }
   }
+  result.gradient_norm = replica.strategy->gradient_norm().value_or(std::nan(""));
   result.buffers = replica.buffers();
   const auto whole = replica.whole_parameters();
   std::vector<at::Tensor> flat;

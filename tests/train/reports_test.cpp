@@ -154,7 +154,7 @@ TEST(Reports, HaveTheMetricOfTheLoss) {
     reporter.write_to(directory);
     reporter.add_step({5, 20, 10}, {});
     reporter.add_step({5, 5, 10}, {});
-    reporter.report({}, true);
+    reporter.report({}, {}, true);
     EXPECT_EQ(reporter.end_epoch({}).mean, 0.5);
     EXPECT_EQ(reporter.epoch_metric(), 1.25);
     reporter.show(test);

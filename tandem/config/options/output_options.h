@@ -73,6 +73,7 @@ struct OutputOptions {
   std::string end_line;
   int64_t eval_every = 1;
   int64_t eval_batch_size = 1000;
+  bool tensorboard = false;
   bool trace = false;
   bool dry_run = false;
 
@@ -153,6 +154,9 @@ struct OutputOptions {
         .between(1, 1 << 24);
     table.add("eval_batch_size", &O::eval_batch_size, "samples per evaluation batch")
         .between(1, 1 << 24);
+    table.add(
+        "tensorboard", &O::tensorboard,
+        "also write the numbers of metrics.jsonl for TensorBoard, to OUT/tensorboard");
     table.add("trace", &O::trace, "write a trace of the first steps, trace.json");
     table
         .add(

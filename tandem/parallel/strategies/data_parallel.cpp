@@ -92,6 +92,10 @@ class DataParallel : public Strategy {
     return local_state(parts_.arenas, parts_.optimizer);
   }
 
+  std::optional<double> gradient_norm() override {
+    return (norm_.defined() ? norm_ : own_gradient_norm(parts_.arenas)).item<double>();
+  }
+
  private:
   StepContext with_loss_weight(
       const std::vector<Batch>& micro_batches, const StepContext& context) const {
@@ -115,7 +119,7 @@ class DataParallel : public Strategy {
     if (GradScaler* scaler = parts_.optimizer.scaler()) {
       scaler->unscale(parts_.arenas.gradients(), step);
     }
-    clip(options_, parts_.arenas, step, [this] {
+    norm_ = clip(options_, parts_.arenas, step, [this] {
       return own_gradient_norm(parts_.arenas);
     });
     update_->update(step);
@@ -125,6 +129,8 @@ class DataParallel : public Strategy {
   StrategyParts parts_;
   GradReducer reducer_;
   std::unique_ptr<UpdateRule> update_;
+  // Norm that clipping computed in the last step; undefined without clipping.
+  at::Tensor norm_;
   NoSink no_sink_;
 };
 

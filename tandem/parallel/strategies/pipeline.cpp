@@ -126,6 +126,10 @@ class Pipeline : public Strategy {
     return sum += replicas_->stats();
   }
 
+  std::optional<double> gradient_norm() override {
+    return (norm_.defined() ? norm_ : norm_of_all_stages()).item<double>();
+  }
+
   std::map<std::string, std::vector<double>> measurements() override {
     int64_t parameters = 0;
     for (const auto& tensor : parts_.arenas.tensors()) {
@@ -194,7 +198,8 @@ class Pipeline : public Strategy {
 
   void update(const StepContext& context) {
     StepScalars step = scalars_of(context);
-    clip(options_, parts_.arenas, step, [this] { return norm_of_all_stages(); });
+    norm_ =
+        clip(options_, parts_.arenas, step, [this] { return norm_of_all_stages(); });
     update_->update(step);
   }
 
@@ -236,6 +241,8 @@ class Pipeline : public Strategy {
   StageLink link_;
   GradReducer reducer_;
   std::unique_ptr<UpdateRule> update_;
+  // Norm that clipping computed in the last step; undefined without clipping.
+  at::Tensor norm_;
   NoSink no_sink_;
   StepSums sums_;
   int64_t in_flight_ = 0;

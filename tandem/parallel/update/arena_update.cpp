@@ -23,23 +23,25 @@ at::Tensor own_gradient_norm(ModelArenas& arenas) {
   return own_gradient_squares(arenas).sqrt();
 }
 
-void clip(
+at::Tensor clip(
     const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm) {
   if (options.clip_norm <= 0) {
-    return;
+    return {};
   }
-  const auto length = norm() + 1e-6;
+  auto before = norm();
+  const auto length = before + 1e-6;
   // fmin() ignores NaN, so the factor is 1 if the norm is NaN.
   const auto factor = at::fmin(
       at::full_like(length, options.clip_norm).div_(length), at::ones_like(length));
   if (factor.is_cpu()) {
     step.gradient_scale = factor.item<double>();
-    return;
+    return before;
   }
   for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
     arenas.gradients().slice(range).mul_(factor);
   }
+  return before;
 }
 
 void update_all(const StrategyParts& parts, const StepScalars& step) {

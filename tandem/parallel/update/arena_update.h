@@ -22,8 +22,9 @@ at::Tensor own_gradient_norm(ModelArenas& arenas);
 ///
 /// On the CPU, sets `step.gradient_scale`. On other devices, multiplies the gradients
 /// without waiting for the device. `norm` returns the norm as a float64 scalar tensor.
-/// clip() calls `norm` only if clip_norm is not 0.
-void clip(
+/// clip() calls `norm` only if clip_norm is not 0. Returns this norm, or an undefined
+/// tensor if clip_norm is 0.
+at::Tensor clip(
     const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm);
 

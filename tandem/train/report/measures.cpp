@@ -7,10 +7,11 @@
 
 namespace tandem {
 
-void PeakMemory::sample() {
+double PeakMemory::sample() {
   if (Clock::now() >= next_) {
     look_now();
   }
+  return mib_;
 }
 
 double PeakMemory::mib() {

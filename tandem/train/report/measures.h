@@ -3,8 +3,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 namespace tandem {
+
+/// Measurements of this rank for a report.
+struct RankMeasures {
+  // Strategy::gradient_norm() after the last step.
+  std::optional<double> gradient_norm;
+  // Time for which this rank waited for communication in its steps since the last
+  // report, mean per step.
+  double exposed_comm_ms_per_step = 0;
+  // Peak memory of this process (PeakMemory).
+  double process_peak_memory_mib = 0;
+};
 
 /// Measures the training time and the samples per second. The caller pauses the clock
 /// during evaluations and saves.
@@ -77,14 +89,35 @@ class SavePauses {
   int64_t count_ = 0;
 };
 
+/// Averages the time per step for which this rank waits for communication.
+class ExposedComm {
+ public:
+  /// Adds a step in which this rank waited for `seconds`.
+  void add(double seconds) {
+    seconds_ += seconds;
+    ++steps_;
+  }
+
+  /// Returns the mean in ms over the steps since the last call; 0 without steps.
+  double take_ms_per_step() {
+    const double mean = steps_ > 0 ? 1000 * seconds_ / static_cast<double>(steps_) : 0;
+    *this = {};
+    return mean;
+  }
+
+ private:
+  double seconds_ = 0;
+  int64_t steps_ = 0;
+};
+
 /// Measures the peak memory of this process, as PSS: a page that n processes share
 /// counts as 1/n. The peak is the largest measurement of sample() and mib(). Not
 /// thread-safe.
 class PeakMemory {
  public:
-  /// Measures the memory, at most once a second. A measurement is slow, because the
-  /// kernel reads all page tables of the process.
-  void sample();
+  /// Measures the memory, at most once a second, and returns the peak in MiB. A
+  /// measurement is slow, because the kernel reads all page tables of the process.
+  double sample();
 
   /// Measures the memory and returns the peak in MiB; 0 if the kernel does not report
   /// PSS.

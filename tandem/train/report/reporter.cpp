@@ -28,7 +28,8 @@ int local_rank(const RunConfig& config, const Communicator& comm) {
 }
 
 TrainReport report_of(
-    const ReportPlace& place, const LineValues& values, const Metric& metric) {
+    const ReportPlace& place, const LineValues& values, const Metric& metric,
+    const RankMeasures& measures) {
   TrainReport report;
   report.epoch = place.epoch;
   report.step_in_epoch = place.step_in_epoch;
@@ -40,7 +41,10 @@ TrainReport report_of(
   report.metric = &metric;
   report.metric_value = values.metric;
   report.lr = place.lr;
+  report.gradient_norm = measures.gradient_norm;
   report.samples_per_second = values.samples_per_second;
+  report.exposed_comm_ms_per_step = measures.exposed_comm_ms_per_step;
+  report.process_peak_memory_mib = measures.process_peak_memory_mib;
   report.train_seconds = values.seconds;
   return report;
 }
@@ -157,7 +161,8 @@ std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
       of_all ? StepSums(both.narrow(0, 3, 3)).values() : batch_.values()};
 }
 
-void Reporter::report(const ReportPlace& place, bool shown) {
+void Reporter::report(
+    const ReportPlace& place, const RankMeasures& measures, bool shown) {
   if (!in_lockstep_ && sums_.empty()) {
     return;  // converged, or without samples left
   }
@@ -169,7 +174,7 @@ void Reporter::report(const ReportPlace& place, bool shown) {
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.samples / targets_per_sample_);
   const LineValues values = values_at(place, sums, batch);
-  directory_->add(report_of(place, values, metric_));
+  directory_->add(report_of(place, values, metric_, measures));
   report_values(values.loss, values.lr, values.samples_per_second);
   if (shown && !own_numbers_) {
     progress_.show(values);
@@ -182,12 +187,16 @@ void Reporter::report(const ReportPlace& place, bool shown) {
 
 void Reporter::note_lost_output() {
   const std::string lost = progress_.lost();
-  if (lost.empty() || lost_noted_) {
-    return;
+  if (!lost.empty() && !lost_noted_) {
+    lost_noted_ = true;
+    directory_->note_lost_output(lost);
+    log_warning("[train] cannot write to " + lost + "; the run continues without it");
   }
-  lost_noted_ = true;
-  directory_->note_lost_output(lost);
-  log_warning("[train] cannot write to " + lost + "; the run continues without it");
+  const std::string events = directory_->take_lost_events();
+  if (!events.empty()) {
+    directory_->note_lost_output(events);
+    log_warning("[train] the run continues without TensorBoard's file: " + events);
+  }
 }
 
 EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {

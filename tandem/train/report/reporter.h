@@ -70,7 +70,7 @@ class Reporter {
   /// Writes the results since the last report to metrics.jsonl. If `shown` is true,
   /// also prints the results. Collective if the ranks wait for each other in each step
   /// (Strategy::in_lockstep()).
-  void report(const ReportPlace& place, bool shown);
+  void report(const ReportPlace& place, const RankMeasures& measures, bool shown);
 
   /// Ends an epoch and returns its loss. `done` is true if the epoch is complete.
   /// Otherwise, keeps the sums of the epoch for a checkpoint. Collective if the ranks
@@ -99,7 +99,7 @@ class Reporter {
   void say(const std::string& line);
 
  private:
-  // Warns once if lines of output were lost.
+  // Warns once if lines of output were lost, and once if the event file was lost.
   void note_lost_output();
   /// Returns the values for output lines that do not depend on the position in the run.
   LineValues values_of_run() const;

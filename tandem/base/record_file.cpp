@@ -1,0 +1,37 @@
+#include "tandem/base/record_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+RecordFile::RecordFile(std::string path, int flags)
+    : path_(std::move(path)),
+      fd_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666)) {
+  if (fd_ < 0) {
+    fail_on_file("write", path_);
+  }
+}
+
+RecordFile::~RecordFile() {
+  close(fd_);
+}
+
+void RecordFile::append(const std::string& record) {
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  try {
+    write_all(fd_, record.data(), record.size(), path_);
+  } catch (const DataError&) {
+    // If the disk is full, a part of the record may be written. Readers expect whole
+    // records.
+    [[maybe_unused]] const int cut = ftruncate(fd_, before);
+    throw;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+/// A file to which records, such as lines, are appended. Not thread-safe.
+class RecordFile {
+ public:
+  /// Opens the file `path`, or creates it if it is missing. `flags` are additional
+  /// flags of open(), such as O_TRUNC. Throws DataError on failure.
+  RecordFile(std::string path, int flags);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  /// Appends a record. Throws DataError on failure; the file then ends with the last
+  /// record that was written completely.
+  void append(const std::string& record);
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace tandem
