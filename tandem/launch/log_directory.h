@@ -9,8 +9,8 @@
 namespace tandem {
 
 /// Directory with the log files and error files of a host's ranks. The files have
-/// torchrun's names: DIR/RUN_XXXXXX/attempt_0/LOCAL_RANK/stdout.log, stderr.log and
-/// error.json. Not thread-safe.
+/// torchrun's names: DIR/RUN_XXXXXX/attempt_N/LOCAL_RANK/stdout.log, stderr.log and
+/// error.json, after N restarts. Not thread-safe.
 class LogDirectory {
  public:
   /// Creates the directory of a run. `run`: name of the run, "" for none. Throws

@@ -154,6 +154,18 @@ TEST_F(LaunchLogs, ATemporaryErrorFileStaysAfterAFailure) {
   EXPECT_THAT(read_file(files[0]), HasSubstr("exited with code 5"));
 }
 
+TEST_F(LaunchLogs, EachRestartHasItsOwnFiles) {
+  const auto result = log_script(
+      {"--nproc=3", "--max-restarts=2", "--tee=1"},
+      "echo try $TORCHELASTIC_RESTART_COUNT; exit $((1 - TORCHELASTIC_RESTART_COUNT))");
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("first failure")));
+  EXPECT_EQ(text_of("2/stdout.log"), "try 0\n");
+  const auto run = parent_of(parent_of(logged("2")));
+  EXPECT_EQ(read_file(run + "/attempt_1/2/stdout.log"), "try 1\n");
+  EXPECT_THAT(list_directory(run), ElementsAre("attempt_0", "attempt_1"));
+}
+
 TEST_F(LaunchLogs, AStopSignalNeedsNoSummary) {
   const auto result =
       run_script({"--nproc=3"}, "[ $RANK = 0 ] && kill -TERM $PPID; exec sleep 60");
