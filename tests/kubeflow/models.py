@@ -12,7 +12,8 @@ def add_packages():
     """Adds the packages that scripts/setup --torchrun has installed to sys.path."""
     cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    sys.path += glob.glob(f"{cache}/tandem/torchrun/lib/{version}/site-packages")
+    # First, because Debian's typing_extensions is too old for pydantic.
+    sys.path[:0] = glob.glob(f"{cache}/tandem/torchrun/lib/{version}/site-packages")
 
 
 def obstacle():
