@@ -32,7 +32,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tandem
         # The folder `ops` contains no headers, so it would be installed empty.
         PATTERN ops EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtandem-dev COMPONENT development)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtandem-dev COMPONENT development
+        USE_SOURCE_PERMISSIONS)
 install(EXPORT tandemTargets NAMESPACE tandem::
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem COMPONENT development)
 configure_package_config_file(

@@ -4,6 +4,7 @@
 #include "app/run_command_line.h"
 #include "app/train_flags.h"
 #include "app/worker/devices.h"
+#include "app/worker/kubeflow_progress.h"
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/signals.h"
@@ -76,12 +77,17 @@ void train_as_process(const RunConfig& config, const TrainExtras& extras) {
   own.placement = agreed(std::move(own.placement), config, *run.comm);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
+  const auto progress = kubeflow_progress(config, run.comm->rank());
+  own.listener = progress.get();
   train(
       config,
       config.data.share == Share::scatter
           ? load_shared(config, *run.comm, deadline)
           : load_prepared_dataset(DataRequest(config), deadline),
       *run.comm, std::move(own));
+  if (progress) {
+    progress->finish();
+  }
 }
 
 void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
@@ -100,9 +106,14 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;
         Communicator& own_comm = group ? *group : comm;
+        const auto progress = kubeflow_progress(config, comm.rank());
+        own.listener = progress.get();
         train(
             config, scatter ? load_shared(config, own_comm, deadline) : data, own_comm,
             std::move(own));
+        if (progress) {
+          progress->finish();
+        }
       },
       config.comm.timeout());
 }

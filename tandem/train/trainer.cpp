@@ -95,6 +95,7 @@ class Trainer {
         test_loading_(loader_options(config_, data_.train)) {
     test_loading_.batch_size = config_.output.eval_batch_size;
     use_device(test_loading_, data.test, placement_);
+    reporter_.report_to(own.listener);
   }
 
   Summary run() {

@@ -10,11 +10,12 @@
 #include "tandem/data/dataset.h"
 #include "tandem/model/model.h"
 #include "tandem/train/report/observer.h"
+#include "tandem/train/report/report_listener.h"
 
 namespace tandem {
 
-/// Parts of a run that the calling program provides. Each part, except the placement,
-/// must be given on every rank or on none.
+/// Parts of a run that the calling program provides. Each part, except the listener and
+/// the placement, must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
   /// Makes parts of which only the model is custom.
@@ -26,6 +27,9 @@ struct CustomParts {
   LossFunction loss;
   // Observer of the run, which must outlive train(); null for a run without observer.
   Observer* observer = nullptr;
+  // Receiver of this rank's reports, which must outlive train(); null for none. Rank 0
+  // has the reports of the whole run.
+  ReportListener* listener = nullptr;
   // Device of this rank (comm/cuda/cuda_library.h). With several ranks the communicator
   // must accept the device.
   Placement placement;

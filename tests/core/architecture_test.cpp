@@ -214,6 +214,7 @@ TEST(Architecture, ThinProgramDoesNotIncludeLibTorch) {
   };
   add("tandem", "add_library(tandem_base STATIC");
   add("app", "add_library(tandem_flags OBJECT");
+  add("app", "add_library(tandem_kubeflow STATIC");
   add("app", "add_library(tandem_report STATIC");
   add("app", "add_executable(tandem_program");
   ASSERT_GT(files.size(), 40u);

@@ -145,13 +145,20 @@ class Cluster:
                 program.kill()
 
     def submit(self, script, *flags):
-        """Submits a batch script to SLURM and returns the number of its job."""
+        """Submits the text of a batch script to SLURM and returns the number of its job."""
         path = self.folder / "script.sh"
         path.write_text("#!/bin/sh\n" + script)
-        printed = self.run("sbatch", "--parsable", *flags, path)
+        return self.submit_file(path, flags)
+
+    def submit_file(self, path, flags, arguments=(), variables=None):
+        printed = self.run("sbatch", "--parsable", *flags, path, *arguments,
+                           variables=variables)
         if not printed.strip().isdigit():
             raise RuntimeError(f"sbatch: {printed}")
         return printed.strip()
+
+    def state(self, job):
+        return self.run("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").strip()
 
     def wait_for(self, job, seconds=60):
         """Waits until a job has ended in SLURM."""

@@ -11,27 +11,57 @@ import sys
 import tempfile
 import unittest
 
-from cluster import Cluster, free_ports, obstacle, wait_until
+from cluster import PATH, Cluster, free_ports, obstacle, wait_until
 
 SKIPPED = 77
 BIN = pathlib.Path(sys.argv[1]).resolve()
-TRAIN = [BIN / "tandem", "train", "--model", "simplenet", "--data", "digits",
-         "--eval-batch-size", "100"]
-SHORT = [*TRAIN, "--limit", "256"]
+# The batch scripts of docs/guide/schedulers.md.
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "examples/schedulers/slurm"
+SHORT_FLAGS = ["--model", "simplenet", "--data", "digits", "--eval-batch-size", "100",
+               "--limit", "256"]
+SHORT = [BIN / "tandem", "train", *SHORT_FLAGS]
 # Its steps take long enough to be stopped in the middle.
-LONG = [BIN / "tandem", "train", "--model", "convnet", "--limit", "1000", "--epochs", "3",
-        "--batch-size", "3", "--log-every", "5", "--eval-batch-size", "100"]
+LONG_FLAGS = ["--model", "convnet", "--limit", "1000", "--epochs", "3", "--batch-size", "3",
+              "--log-every", "5", "--eval-batch-size", "100"]
+LONG = [BIN / "tandem", "train", *LONG_FLAGS]
 cluster = None
+# A job with a time limit. SLURM checks time limits every 30 s, so the other tests run next
+# to this job.
+limited = None
 
 
 def setUpModule():
-    global cluster
+    global cluster, limited
     # The path of a socket is short, so not in $TMPDIR.
     folder = tempfile.mkdtemp(prefix="tandem-slurm-", dir="/tmp")
     unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
     cluster = Cluster(folder)
     unittest.addModuleCleanup(cluster.stop)
     cluster.start()
+    token = cluster.folder / "token"
+    token.write_text("secret of this cluster\n")
+    token.chmod(0o600)
+    limited = submit_example(
+        "train.sbatch", ["--model", "convnet", "--epochs", "1000", "--log-every", "5",
+                         "--out", "limited"],
+        "--no-requeue", "--time=1", "--signal=USR1@50", "-o", "limited.out")
+
+
+def submit_example(name, arguments, *flags):
+    """Submits a script of SCRIPTS for two tasks on this host."""
+    return cluster.submit_file(
+        SCRIPTS / name, ["-N", "1", "--ntasks-per-node=2", "--cpus-per-task=1", *flags],
+        arguments, {"HOME": str(cluster.folder), "PATH": f"{BIN}:{PATH}"})
+
+
+def last_step(run):
+    """The step of the newest line of metrics.jsonl, 0 without lines."""
+    return max([json.loads(line)["step"] for line in read(f"{run}/metrics.jsonl").splitlines()],
+               default=0)
+
+
+def wait_for_step_after(step, run):
+    wait_until(lambda: last_step(run) > step, 60, f"{run} has made step {step + 1}")
 
 
 def words(command):
@@ -98,12 +128,9 @@ class Slurm(unittest.TestCase):
                 self.assertIn(f"run 'slurm job {job} step {step}'", read(name))
 
     def test_jobs_of_an_array_train_apart(self):
-        job = cluster.submit(
-            "srun " + words([*SHORT, "--out", "array-$SLURM_ARRAY_TASK_ID",
-                             "--seed", "$SLURM_ARRAY_TASK_ID"]),
-            "-n", "2", "--array=1-2", "-o", "array-%a.out")
+        job = submit_example("array.sbatch", SHORT_FLAGS, "--array=1-2", "-o", "array-%a.out")
         cluster.wait_for(job)
-        self.assertNotEqual(sha256_of("array-1"), sha256_of("array-2"))
+        self.assertNotEqual(sha256_of("runs/seed-1"), sha256_of("runs/seed-2"))
 
     def test_a_signal_saves_and_the_script_sees_exit_code_75(self):
         job = cluster.submit(
@@ -115,20 +142,33 @@ class Slurm(unittest.TestCase):
         self.assertIn("stopped by a signal to rank", read("signalled.out"))
         self.assertIn("code 75", read("signalled.out"))
 
-    def test_a_requeued_job_ends_with_the_bits_of_an_uninterrupted_run(self):
+    def test_tasks_have_the_bits_of_tandems_launcher(self):
+        cluster.run("srun", "-n", "3", *SHORT, "--out", "tasks")
+        cluster.run(*SHORT, "--nproc", "3", "--out", "ranks")
+        self.assertEqual(sha256_of("tasks"), sha256_of("ranks"))
+
+    def test_a_job_that_is_requeued_three_times_ends_with_the_bits_of_one_start(self):
         cluster.run("srun", "-n", "2", *LONG, "--out", "whole")
-        job = cluster.submit(
-            "srun " + words([*LONG, "--out", "requeued", "--resume", "auto",
-                             "--on-sigusr1", "stop"]) + "\n"
-            "code=$?\necho code $code of start ${SLURM_RESTART_COUNT:-0}\n"
-            "[ $code = 75 ] && scontrol requeue $SLURM_JOB_ID\nexit $code\n",
-            "-n", "2", "--requeue", "--open-mode=append", "-o", "requeued.out")
-        wait_until(lambda: "step" in read("requeued/metrics.jsonl"), 60, "a report")
-        cluster.run("scancel", "--signal=USR1", job)
-        wait_until(lambda: "code 0 of start 1" in read("requeued.out"), 90, "the end")
-        cluster.wait_for(job)
-        self.assertIn("code 75 of start 0", read("requeued.out"))
+        job = submit_example("train.sbatch", [*LONG_FLAGS, "--out", "requeued"],
+                             "-o", "requeued.out")
+        step = 0
+        # scontrol requeue sends SIGTERM, as a preemption does.
+        for interrupt in (["scancel", "--signal=USR1"], ["scontrol", "requeue"],
+                          ["scancel", "--signal=USR1"]):
+            wait_for_step_after(step, "requeued")
+            cluster.run(*interrupt, job)
+            wait_until(lambda: cluster.state(job) == "PENDING", 60, "the job is requeued")
+            step = last_step("requeued")
+        wait_until(lambda: f"start 3 of job {job} ended with code 0" in read("requeued.out"),
+                   60, "the end")
+        for start in "02":
+            self.assertIn(f"start {start} of job {job} ended with code 75", read("requeued.out"))
         self.assertEqual(sha256_of("requeued"), sha256_of("whole"))
+
+    def test_the_signal_before_the_time_limit_saves_and_stops(self):
+        wait_until(lambda: "ended with code" in read("limited.out"), 60, "the signal")
+        self.assertIn(f"start 0 of job {limited} ended with code 75", read("limited.out"))
+        self.assertTrue(list((cluster.folder / "limited/checkpoints").iterdir()))
 
 
 if __name__ == "__main__":

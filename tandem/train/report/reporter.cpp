@@ -174,7 +174,11 @@ void Reporter::report(
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.samples / targets_per_sample_);
   const LineValues values = values_at(place, sums, batch);
-  directory_->add(report_of(place, values, metric_, measures));
+  const TrainReport line = report_of(place, values, metric_, measures);
+  directory_->add(line);
+  if (listener_ != nullptr) {
+    listener_->on_training(line);
+  }
   report_values(values.loss, values.lr, values.samples_per_second);
   if (shown && !own_numbers_) {
     progress_.show(values);
@@ -245,6 +249,9 @@ void Reporter::converged(const ReportPlace& place) {
 void Reporter::show(TestReport report) {
   report.train_seconds = clock_.seconds();
   directory_->add(report);
+  if (listener_ != nullptr) {
+    listener_->on_evaluation(report);
+  }
   progress_.show(report);
   note_lost_output();
 }

@@ -9,6 +9,7 @@
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/report/measures.h"
 #include "tandem/train/report/progress.h"
+#include "tandem/train/report/report_listener.h"
 
 namespace tandem {
 
@@ -55,6 +56,12 @@ class Reporter {
   /// this function before the first report.
   void write_to(RunDirectory& directory) {
     directory_ = &directory;
+  }
+
+  /// Sets the listener, which gets each line of metrics.jsonl and must outlive the
+  /// reporter; null for none.
+  void report_to(ReportListener* listener) {
+    listener_ = listener;
   }
 
   RunClock& clock() {
@@ -128,6 +135,7 @@ class Reporter {
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
+  ReportListener* listener_ = nullptr;
   // This rank's sums since the last report, and since the start of the epoch.
   StepSums sums_;
   StepSums epoch_sums_;

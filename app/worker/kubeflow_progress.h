@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "app/kubeflow/status.h"
+#include "app/kubeflow/status_sender.h"
+#include "app/kubeflow/status_server.h"
+#include "tandem/config/run_config.h"
+#include "tandem/train/report/report_listener.h"
+
+namespace tandem::app {
+
+/// Sends the progress of a run to Kubeflow Trainer. A server that fails neither ends
+/// nor delays the run.
+class KubeflowProgress : public ReportListener {
+ public:
+  /// `epochs` is the number of epochs of the run.
+  KubeflowProgress(const StatusServer& server, int64_t epochs);
+
+  void on_training(const TrainReport& report) override;
+  void on_evaluation(const TestReport& report) override;
+  /// Sends 100 percent after the run has completed. Waits for at most about 3 s.
+  void finish();
+
+ private:
+  void send();
+
+  const double epochs_;
+  ProgressStatus status_;
+  // Part of the run that was complete at the first report, and the time of this report.
+  double first_done_ = -1;
+  std::chrono::steady_clock::time_point first_time_;
+  StatusSender sender_;
+};
+
+/// Returns the progress of a run for rank 0 in a pod of Kubeflow Trainer, null for
+/// other ranks and elsewhere.
+std::unique_ptr<KubeflowProgress> kubeflow_progress(const RunConfig& config, int rank);
+
+}  // namespace tandem::app
