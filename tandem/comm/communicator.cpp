@@ -22,6 +22,9 @@ class FinishedWork : public Work {
     return true;
   }
   void wait(std::chrono::milliseconds) override {}
+  void on_end(std::function<void()> then) override {
+    then();
+  }
 };
 
 void check_tensor(const std::string& operation, const at::Tensor& tensor) {
@@ -46,6 +49,8 @@ void check_numel(
 }
 
 }  // namespace
+
+void Work::on_end(std::function<void()>) {}
 
 // The name of an operation. Its text is built only for an error, because building it
 // takes longer than a small all-reduce.
@@ -77,6 +82,10 @@ class CheckedWork : public Work {
 
   void wait_on_host() override {
     measure([&] { work_->wait_on_host(); });
+  }
+
+  void on_end(std::function<void()> then) override {
+    work_->on_end(std::move(then));
   }
 
  private:
@@ -230,6 +239,10 @@ WorkPtr Communicator::recv(
   return launch("recv", label, tensor, [&] { return do_recv(tensor, peer, tag); });
 }
 
+std::unique_ptr<Communicator> Communicator::split(int color) {
+  return do_split(color);
+}
+
 void Communicator::barrier(const std::string& label) {
   all_reduce(
       at::zeros({1}, at::TensorOptions(at::kFloat).device(device())), ReduceOp::sum,
@@ -300,10 +313,6 @@ class SingleCommunicator : public Communicator {
  public:
   SingleCommunicator() : Communicator(0, 1, "single") {}
 
-  std::unique_ptr<Communicator> split(int) override {
-    return make_single_communicator();
-  }
-
  protected:
   WorkPtr do_all_reduce(at::Tensor, ReduceOp) override {
     return never();
@@ -328,6 +337,9 @@ class SingleCommunicator : public Communicator {
   }
   WorkPtr do_recv(at::Tensor, int, int) override {
     return never();
+  }
+  std::unique_ptr<Communicator> do_split(int) override {
+    return make_single_communicator();
   }
 
  private:

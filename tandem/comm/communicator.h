@@ -40,6 +40,12 @@ class Work {
   virtual void wait_on_host() {
     wait();
   }
+
+  /// Calls `then` once when the operation ends, perhaps in another thread; at once if
+  /// it has ended already. `then` must not use the communicator. If the backend detects
+  /// the end only in test() or wait(), `then` is never called. Call this function at
+  /// most once, before wait().
+  virtual void on_end(std::function<void()> then);
 };
 using WorkPtr = std::shared_ptr<Work>;
 
@@ -178,7 +184,7 @@ class Communicator {
   }
 
   /// Forms a new group of the ranks with equal `color`, in order of rank. Collective.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color) = 0;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color);
 
   /// Returns all ranks' tensors, stacked in rank order: size() x the shape of `mine`.
   /// The result is on the device of `mine`. Collective; blocks.
@@ -213,6 +219,7 @@ class Communicator {
       at::Tensor output, at::Tensor input, int root) = 0;
   [[nodiscard]] virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color) = 0;
 
   // This rank's number among the ranks with an equal color, and the number of those
   // ranks. rank_in_split() is collective.
