@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/core/trace.h"
 
 namespace tandem {
 
@@ -59,6 +60,10 @@ struct OperationName {
   int64_t sequence;
   std::string label;
 
+  std::string_view short_text() const {
+    return label.empty() ? std::string_view(operation) : label;
+  }
+
   std::string text() const {
     return std::string(operation) + " #" + std::to_string(sequence) +
            (label.empty() ? "" : " (" + label + ")");
@@ -66,14 +71,27 @@ struct OperationName {
 };
 
 // Work that adds the operation's name to errors of the backend and measures the time in
-// wait().
+// wait(). `traced` is the operation in the owner's trace; null without a trace.
 class CheckedWork : public Work {
  public:
-  CheckedWork(Communicator& owner, OperationName name, WorkPtr work)
-      : owner_(owner), name_(std::move(name)), work_(std::move(work)) {}
+  CheckedWork(
+      Communicator& owner, OperationName name, WorkPtr work,
+      std::shared_ptr<Trace::Operation> traced)
+      : owner_(owner),
+        name_(std::move(name)),
+        work_(std::move(work)),
+        traced_(std::move(traced)) {
+    if (traced_) {
+      work_->on_end([operation = traced_] { operation->end(); });
+    }
+  }
 
   bool test() override {
-    return work_->test();
+    const bool ended = work_->test();
+    if (ended && traced_) {
+      traced_->end();
+    }
+    return ended;
   }
 
   void wait(std::chrono::milliseconds timeout) override {
@@ -91,6 +109,8 @@ class CheckedWork : public Work {
  private:
   template <typename Wait>
   void measure(const Wait& wait) {
+    const TraceSpan span(
+        traced_ ? owner_.trace_ : nullptr, "wait", "wait ", name_.short_text());
     const auto start = Clock::now();
     try {
       wait();
@@ -99,6 +119,9 @@ class CheckedWork : public Work {
       throw owner_.named_error(name_, error);
     }
     owner_.stats_.waited_seconds += seconds_since(start);
+    if (traced_) {
+      traced_->end();
+    }
   }
 
   static double seconds_since(Clock::time_point start) {
@@ -108,6 +131,7 @@ class CheckedWork : public Work {
   Communicator& owner_;
   OperationName name_;
   WorkPtr work_;
+  std::shared_ptr<Trace::Operation> traced_;
 };
 
 template <typename Start>
@@ -121,8 +145,16 @@ WorkPtr Communicator::launch(
   ++stats_.operations;
   stats_.bytes += static_cast<int64_t>(payload.nbytes());
   OperationName name{operation, sequence_, label};
+  Trace* const trace = trace_ != nullptr && trace_->in_section() ? trace_ : nullptr;
+  const TraceSpan span(trace, "launch", "launch ", name.short_text());
+  std::shared_ptr<Trace::Operation> traced;
+  if (trace != nullptr) {
+    traced = trace->start_operation(
+        operation, std::string(name.short_text()),
+        static_cast<int64_t>(payload.nbytes()));
+  }
   try {
-    return std::make_shared<CheckedWork>(*this, name, start());
+    return std::make_shared<CheckedWork>(*this, name, start(), std::move(traced));
   } catch (const CommError& error) {
     throw named_error(name, error);
   } catch (const Error&) {
@@ -240,7 +272,9 @@ WorkPtr Communicator::recv(
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color) {
-  return do_split(color);
+  auto group = do_split(color);
+  group->set_trace(trace_);
+  return group;
 }
 
 void Communicator::barrier(const std::string& label) {

@@ -14,6 +14,7 @@
 namespace tandem {
 
 class RpcBackend;
+class Trace;
 
 /// Operation that combines corresponding elements of all ranks' tensors.
 enum class ReduceOp { sum, min, max };
@@ -110,6 +111,14 @@ class Communicator {
   /// Statistics of this rank's operations.
   const CommStats& stats() const {
     return stats_;
+  }
+
+  /// Records operations, and the time for which they block the caller, in `trace` while
+  /// it has a TraceSection. Groups that are later split from this group do the same. If
+  /// `trace` is null, nothing is recorded. `trace` must outlive all these groups, or
+  /// the next call of set_trace() for each of them.
+  void set_trace(Trace* trace) {
+    trace_ = trace;
   }
 
   /// Replaces every rank's `tensor` with the reduction over all ranks.
@@ -257,6 +266,7 @@ class Communicator {
   std::string backend_;
   int64_t sequence_ = 0;
   CommStats stats_;
+  Trace* trace_ = nullptr;
 };
 
 /// Returns a group of one rank.

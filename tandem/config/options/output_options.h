@@ -153,7 +153,8 @@ struct OutputOptions {
         .between(1, 1 << 24);
     table.add("eval_batch_size", &O::eval_batch_size, "samples per evaluation batch")
         .between(1, 1 << 24);
-    table.add("trace", &O::trace, "write a trace of the first steps, trace.json");
+    table.add(
+        "trace", &O::trace, "write traces of the first 20 steps, trace/rank-N.json");
     table
         .add(
             "dry_run", &O::dry_run,
