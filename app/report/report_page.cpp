@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "app/report/html_text.h"
 #include "app/report/report_charts.h"
 #include "app/report/row_values.h"
 #include "app/report/run_table.h"
+#include "app/report/step_timeline.h"
 #include "tandem/base/error.h"
 
 namespace tandem::app {
@@ -22,19 +24,6 @@ extern const std::string_view kChartJs;
 namespace {
 
 using nlohmann::ordered_json;
-
-// Escapes text for the content of an HTML element.
-std::string html_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    out += c == '<'   ? "&lt;"
-           : c == '>' ? "&gt;"
-           : c == '&' ? "&amp;"
-           : c == '"' ? "&quot;"
-                      : std::string(1, c);
-  }
-  return out;
-}
 
 // Returns JSON for a <script> element. Escapes "<", because "</script" would end the
 // element and "<!--" would change its meaning. JSON has "<" only in strings, where it
@@ -135,6 +124,12 @@ std::vector<std::string> notes_of(const RunTable& table, const ordered_json& jso
   return notes;
 }
 
+std::string html_timeline(const Conclusions& conclusions) {
+  const auto& winner = conclusions.winner;
+  return step_timeline(
+      conclusions.runs, winner ? &conclusions.runs[winner->run] : nullptr);
+}
+
 std::string html_settings(const std::vector<ReportRun>& runs) {
   std::string html;
   for (const auto& run : runs) {
@@ -159,6 +154,7 @@ std::string make_page(const ordered_json& table, const Conclusions& conclusions)
       fmt::arg("titles", html_row(rows.titles, "th", "")),
       fmt::arg("rows", html_rows(rows, table)),
       fmt::arg("notes", html_list(notes_of(rows, table))),
+      fmt::arg("timeline", html_timeline(conclusions)),
       fmt::arg("settings", html_settings(conclusions.runs)),
       fmt::arg("version", TANDEM_VERSION),
       fmt::arg("charts", script_json(make_charts(table, conclusions))),

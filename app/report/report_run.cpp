@@ -129,6 +129,7 @@ std::vector<ReportRun> read_report_runs(
     run.done = text_in(row, "status") == "done";
     const std::string own = text_in(row, "directory");
     const std::string files = directory + "/" + (own.empty() ? run.name : own);
+    run.directory = files;
     read_curves(run, files);
     run.started = start_in(files);
     run.settings = changed_settings(files);

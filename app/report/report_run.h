@@ -23,6 +23,8 @@ using Curve = std::vector<Measurement>;
 struct ReportRun {
   nlohmann::ordered_json row;
   std::string name;
+  // Directory with the files of the run.
+  std::string directory;
   bool done = false;
   // Metric of the run's loss; the accuracy if the run has no test result.
   const Metric* metric = &kAccuracy;

@@ -69,7 +69,7 @@ struct StepTimes {
   // Times of the steps after the warm-up, in milliseconds.
   std::vector<double> ms;
   // Time from the start of each step until the optimizer begins; empty if the strategy
-  // does not record this event.
+  // does not record the update.
   std::vector<double> ms_before_update;
   // Bytes of each bucket of gradients.
   std::vector<int64_t> bucket_bytes;
@@ -81,27 +81,27 @@ struct StepTimes {
   ExecutorKind executor = ExecutorKind::automatic;
 };
 
-// Adds the times from the events of a step.
-void add_marks(StepTimes& times, const Trace& trace) {
-  const auto events = trace.events();
+// Adds the times from the spans of a step.
+void add_spans(StepTimes& times, const Trace& trace) {
+  const auto spans = trace.compute_spans();
   const auto update = std::find_if(
-      events.begin(), events.end(),
-      [](const Trace::Event& event) { return event.name == "update"; });
-  if (update == events.end()) {
+      spans.begin(), spans.end(),
+      [](const Trace::Span& span) { return span.name == "update"; });
+  if (update == spans.end()) {
     return;
   }
-  times.ms_before_update.push_back(static_cast<double>(update->at_us) / 1000);
+  times.ms_before_update.push_back(static_cast<double>(update->start_ns) / 1e6);
   size_t bucket = 0;
-  for (const auto& event : events) {
-    if (event.category != "comm") {
+  for (const auto& span : spans) {
+    if (span.bytes == 0) {
       continue;
     }
     if (bucket == times.bucket_bytes.size()) {
-      times.bucket_bytes.push_back(event.bytes);
+      times.bucket_bytes.push_back(span.bytes);
       times.bucket_lead_ms.emplace_back();
     }
     times.bucket_lead_ms[bucket++].push_back(
-        static_cast<double>(update->at_us - event.at_us) / 1000);
+        static_cast<double>(update->start_ns - span.start_ns) / 1e6);
   }
 }
 
@@ -133,7 +133,7 @@ StepTimes time_steps(
     wait_for(device);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
-      add_marks(times, trace);
+      add_spans(times, trace);
     }
   }
   return times;

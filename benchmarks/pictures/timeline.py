@@ -17,33 +17,35 @@ WAYS = {"flat": "One all-reduce after backward (--sync flat)",
         "overlap": "Overlapped with backward (--sync overlap, the default)"}
 
 
-def steps_of(trace, update_ms):
-    """The steps of a trace, in ms: for each rank, when forward, backward, each all-reduce
-    and the update begin and end. The trace has the beginning of backward and of the
-    update, and each bucket's launch; the last launch ends backward."""
+def steps_of(traces):
+    """The steps of the traces of two ranks, in ms: for each rank, when forward, backward,
+    each all-reduce and the update begin and end. Forward includes loading the batch."""
     ranks = []
-    for rank in range(2):
-        steps, marks = [], []
-        for event in sorted((e for e in trace if e["pid"] == rank), key=lambda e: e["ts"]):
-            if event["name"] != "update":
-                marks.append(event)
-                continue
-            update = event["ts"] / 1000
-            launches = [(e["ts"] / 1000, e["args"]["bytes"]) for e in marks
-                        if e["cat"] == "comm"]
-            backward = next(e["ts"] / 1000 for e in marks if e["cat"] == "compute")
-            forward = steps[-1]["update"][1] if steps else backward
-            steps.append({"forward": [forward, backward],
-                          "backward": [backward, launches[-1][0]],
-                          "all_reduce": [[at, update, size] for at, size in launches],
-                          "update": [update, update + update_ms]})
-            marks = []
+    for trace in traces:
+        steps = []
+        for event in (e for e in trace["traceEvents"] if e["ph"] == "X"):
+            name, start = event["name"], event["ts"] / 1000
+            end = start + event["dur"] / 1000
+            if name.startswith("ProfilerStep#"):
+                steps.append({"forward": [start, end], "all_reduce": []})
+            elif name == "forward":
+                steps[-1]["forward"][1] = end
+            elif name in ("backward", "update"):
+                steps[-1][name] = [start, end]
+            elif event["cat"] == "all_reduce" and name.startswith("bucket "):
+                steps[-1]["all_reduce"].append([start, end, event["args"]["bytes"]])
         ranks.append(steps)
     return list(zip(*ranks))[SKIPPED:]
 
 
 def duration(step):
     return step[0]["update"][1] - step[0]["forward"][0]
+
+
+def read_trace(folder, rank):
+    path = os.path.join(folder, "0", "trace", f"rank-{rank}.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def record(program, data):
@@ -55,7 +57,6 @@ def record(program, data):
         bench = json.loads(pair.run_ranks([[
             program, "bench", "step", "--model", "net", "--data", data, "--threads", "1",
             "--json"]] * 2).strip().splitlines()[-1])
-        update_ms = bench["ms_per_step"] - bench["ms_before_update"]
         for _ in range(TRIES):
             for way, steps in found.items():
                 with tempfile.TemporaryDirectory(prefix="tandem-trace-") as folder:
@@ -63,8 +64,7 @@ def record(program, data):
                     command = [program, "train", recipe, *flags, "--out"]
                     pair.run_ranks([[*command, os.path.join(folder, str(rank))]
                                     for rank in range(2)])
-                    with open(os.path.join(folder, "0", "trace.json"), encoding="utf-8") as file:
-                        steps += steps_of(json.load(file), update_ms)
+                    steps += steps_of([read_trace(folder, rank) for rank in range(2)])
     ways = {}
     for way, steps in found.items():
         middle = statistics.median_low([duration(step) for step in steps])
@@ -120,7 +120,8 @@ def draw():
                 segment(picture, *map(at, step[name]), row, color, name)
             launches = step["all_reduce"]
             size = sum(launch[2] for launch in launches) / 1e6
-            segment(picture, at(launches[0][0]), at(launches[0][1]), row + 24, GRADIENTS,
+            last_end = max(launch[1] for launch in launches)
+            segment(picture, at(launches[0][0]), at(last_end), row + 24, GRADIENTS,
                     f"all-reduce of {size:.1f} MB", "start")
             for start, _, _ in launches:
                 picture.path([(at(start), row + 22), (at(start), row + 46)], GRADIENTS)
@@ -137,6 +138,6 @@ def draw():
     picture.lines(20, 424, [
         f"net, batch 64, Gloo over a link of 1 Gbit/s; {made['cpu']} ({isa}), one core per rank, "
         f"{made['date']}; median of {least} steps.",
-        "Marks in a network lane are launches of buckets. Forward includes loading the batch; "
-        "tandem bench step timed the update."], 11)
+        "Marks in a network lane are launches of buckets. Forward includes loading the batch."],
+        11)
     return picture.svg()

@@ -103,7 +103,7 @@ RunDirectory::RunDirectory(
   make_directories(path_);
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
-        "trace.json", "network.pt2", "network.pt"}) {
+        "network.pt2", "network.pt"}) {
     remove_unfinished(path_ + "/" + name);
   }
   // First, because a resumed run's config.toml decides which file is the network.

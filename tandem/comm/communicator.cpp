@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/core/trace.h"
 #include "tandem/launch/rank_status.h"
 
 namespace tandem {
@@ -23,6 +24,9 @@ class FinishedWork : public Work {
     return true;
   }
   void wait(std::chrono::milliseconds) override {}
+  void on_end(std::function<void()> then) override {
+    then();
+  }
 };
 
 void check_tensor(const std::string& operation, const at::Tensor& tensor) {
@@ -48,12 +52,18 @@ void check_numel(
 
 }  // namespace
 
+void Work::on_end(std::function<void()>) {}
+
 // The name of an operation. Its text is built only for an error, because building it
 // takes longer than a small all-reduce.
 struct OperationName {
   const char* operation;
   int64_t sequence;
   std::string label;
+
+  std::string_view short_text() const {
+    return label.empty() ? std::string_view(operation) : label;
+  }
 
   std::string text() const {
     return std::string(operation) + " #" + std::to_string(sequence) +
@@ -62,14 +72,27 @@ struct OperationName {
 };
 
 // Work that adds the operation's name to errors of the backend and measures the time in
-// wait().
+// wait(). `traced` is the operation in the owner's trace; null without a trace.
 class CheckedWork : public Work {
  public:
-  CheckedWork(Communicator& owner, OperationName name, WorkPtr work)
-      : owner_(owner), name_(std::move(name)), work_(std::move(work)) {}
+  CheckedWork(
+      Communicator& owner, OperationName name, WorkPtr work,
+      std::shared_ptr<Trace::Operation> traced)
+      : owner_(owner),
+        name_(std::move(name)),
+        work_(std::move(work)),
+        traced_(std::move(traced)) {
+    if (traced_) {
+      work_->on_end([operation = traced_] { operation->end(); });
+    }
+  }
 
   bool test() override {
-    return work_->test();
+    const bool ended = work_->test();
+    if (ended && traced_) {
+      traced_->end();
+    }
+    return ended;
   }
 
   void wait(std::chrono::milliseconds timeout) override {
@@ -80,10 +103,16 @@ class CheckedWork : public Work {
     measure([&] { work_->wait_on_host(); });
   }
 
+  void on_end(std::function<void()> then) override {
+    work_->on_end(std::move(then));
+  }
+
  private:
   template <typename Wait>
   void measure(const Wait& wait) {
     const ReportedWait reported(name_.operation, name_.sequence, name_.label);
+    const TraceSpan span(
+        traced_ ? owner_.trace_ : nullptr, "wait", "wait ", name_.short_text());
     const auto start = Clock::now();
     try {
       wait();
@@ -92,6 +121,9 @@ class CheckedWork : public Work {
       throw owner_.named_error(name_, error);
     }
     owner_.stats_.waited_seconds += seconds_since(start);
+    if (traced_) {
+      traced_->end();
+    }
   }
 
   static double seconds_since(Clock::time_point start) {
@@ -101,6 +133,7 @@ class CheckedWork : public Work {
   Communicator& owner_;
   OperationName name_;
   WorkPtr work_;
+  std::shared_ptr<Trace::Operation> traced_;
 };
 
 template <typename Start>
@@ -114,10 +147,18 @@ WorkPtr Communicator::launch(
   ++stats_.operations;
   stats_.bytes += static_cast<int64_t>(payload.nbytes());
   OperationName name{operation, sequence_, label};
+  Trace* const trace = trace_ != nullptr && trace_->in_section() ? trace_ : nullptr;
+  const TraceSpan span(trace, "launch", "launch ", name.short_text());
+  std::shared_ptr<Trace::Operation> traced;
+  if (trace != nullptr) {
+    traced = trace->start_operation(
+        operation, std::string(name.short_text()),
+        static_cast<int64_t>(payload.nbytes()));
+  }
   // Starting an operation can also wait for other ranks.
   const ReportedWait reported(operation, sequence_, label);
   try {
-    return std::make_shared<CheckedWork>(*this, name, start());
+    return std::make_shared<CheckedWork>(*this, name, start(), std::move(traced));
   } catch (const CommError& error) {
     throw named_error(name, error);
   } catch (const Error&) {
@@ -234,6 +275,12 @@ WorkPtr Communicator::recv(
   return launch("recv", label, tensor, [&] { return do_recv(tensor, peer, tag); });
 }
 
+std::unique_ptr<Communicator> Communicator::split(int color) {
+  auto group = do_split(color);
+  group->set_trace(trace_);
+  return group;
+}
+
 void Communicator::barrier(const std::string& label) {
   all_reduce(
       at::zeros({1}, at::TensorOptions(at::kFloat).device(device())), ReduceOp::sum,
@@ -304,10 +351,6 @@ class SingleCommunicator : public Communicator {
  public:
   SingleCommunicator() : Communicator(0, 1, "single") {}
 
-  std::unique_ptr<Communicator> split(int) override {
-    return make_single_communicator();
-  }
-
  protected:
   WorkPtr do_all_reduce(at::Tensor, ReduceOp) override {
     return never();
@@ -332,6 +375,9 @@ class SingleCommunicator : public Communicator {
   }
   WorkPtr do_recv(at::Tensor, int, int) override {
     return never();
+  }
+  std::unique_ptr<Communicator> do_split(int) override {
+    return make_single_communicator();
   }
 
  private:

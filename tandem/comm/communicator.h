@@ -14,6 +14,7 @@
 namespace tandem {
 
 class RpcBackend;
+class Trace;
 
 /// Operation that combines corresponding elements of all ranks' tensors.
 enum class ReduceOp { sum, min, max };
@@ -40,6 +41,12 @@ class Work {
   virtual void wait_on_host() {
     wait();
   }
+
+  /// Calls `then` once when the operation ends, perhaps in another thread; at once if
+  /// it has ended already. `then` must not use the communicator. If the backend detects
+  /// the end only in test() or wait(), `then` is never called. Call this function at
+  /// most once, before wait().
+  virtual void on_end(std::function<void()> then);
 };
 using WorkPtr = std::shared_ptr<Work>;
 
@@ -104,6 +111,14 @@ class Communicator {
   /// Statistics of this rank's operations.
   const CommStats& stats() const {
     return stats_;
+  }
+
+  /// Records operations, and the time for which they block the caller, in `trace` while
+  /// it has a TraceSection. Groups that are later split from this group do the same. If
+  /// `trace` is null, nothing is recorded. `trace` must outlive all these groups, or
+  /// the next call of set_trace() for each of them.
+  void set_trace(Trace* trace) {
+    trace_ = trace;
   }
 
   /// Replaces every rank's `tensor` with the reduction over all ranks.
@@ -178,7 +193,7 @@ class Communicator {
   }
 
   /// Forms a new group of the ranks with equal `color`, in order of rank. Collective.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color) = 0;
+  [[nodiscard]] std::unique_ptr<Communicator> split(int color);
 
   /// Returns all ranks' tensors, stacked in rank order: size() x the shape of `mine`.
   /// The result is on the device of `mine`. Collective; blocks.
@@ -213,6 +228,7 @@ class Communicator {
       at::Tensor output, at::Tensor input, int root) = 0;
   [[nodiscard]] virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color) = 0;
 
   // This rank's number among the ranks with an equal color, and the number of those
   // ranks. rank_in_split() is collective.
@@ -250,6 +266,7 @@ class Communicator {
   std::string backend_;
   int64_t sequence_ = 0;
   CommStats stats_;
+  Trace* trace_ = nullptr;
 };
 
 /// Returns a group of one rank.

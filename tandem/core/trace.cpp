@@ -1,60 +1,90 @@
 #include "tandem/core/trace.h"
 
-#include <fmt/core.h>
+#include <algorithm>
+#include <utility>
 
 namespace tandem {
 
 namespace {
 
-// Returns a JSON string. Names may contain characters that need escapes.
-std::string json_text(const std::string& text) {
-  std::string json = "\"";
-  for (const char letter : text) {
-    if (static_cast<unsigned char>(letter) < 0x20) {
-      json += fmt::format("\\u{:04x}", static_cast<int>(letter));
-      continue;
-    }
-    if (letter == '"' || letter == '\\') {
-      json += '\\';
-    }
-    json += letter;
-  }
-  return json + '"';
+using Clock = std::chrono::steady_clock;
+
+int64_t ns_since(Clock::time_point origin) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin)
+      .count();
+}
+
+std::string joined(std::string_view name, std::string_view detail) {
+  std::string text(name);
+  return text += detail;
 }
 
 }  // namespace
 
-int64_t Trace::now_us() const {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::steady_clock::now() - start_)
-      .count();
+void Trace::Operation::end() {
+  int64_t in_flight = -1;
+  end_ns_.compare_exchange_strong(in_flight, ns_since(origin_));
 }
 
-void Trace::add(Event event) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  events_.push_back(std::move(event));
+int64_t Trace::now_ns() const {
+  return ns_since(origin_);
 }
 
-void Trace::mark(const std::string& category, const std::string& name, int64_t bytes) {
-  add({name, category, now_us(), 0, bytes});
+std::shared_ptr<Trace::Operation> Trace::start_operation(
+    std::string category, std::string name, int64_t bytes) {
+  auto operation = std::make_shared<Operation>();
+  operation->span_ = {std::move(name), std::move(category), now_ns(), 0, bytes};
+  operation->origin_ = origin_;
+  operations_.push_back(operation);
+  return operation;
 }
 
-std::vector<Trace::Event> Trace::events() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return events_;
+std::vector<Trace::Span> Trace::compute_spans() const {
+  auto spans = spans_;
+  // An inner span is added before the span that contains it.
+  std::reverse(spans.begin(), spans.end());
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns
+                                    : a.duration_ns > b.duration_ns;
+  });
+  return spans;
 }
 
-std::string Trace::to_json(int rank) const {
-  std::string text = "[";
-  for (const auto& event : events()) {
-    text += fmt::format(
-        R"({}{{"name":{},"cat":{},"ph":"{}","ts":{},"dur":{},"pid":{},"tid":{},)"
-        R"("args":{{"bytes":{}}}}})",
-        text.size() > 1 ? ",\n" : "", json_text(event.name), json_text(event.category),
-        event.duration_us > 0 ? "X" : "i", event.at_us, event.duration_us, rank,
-        json_text(event.category), event.bytes);
+std::vector<Trace::Span> Trace::operations() const {
+  std::vector<Span> ended;
+  for (const auto& operation : operations_) {
+    const int64_t end_ns = operation->end_ns_;
+    if (end_ns >= 0) {
+      ended.push_back(operation->span_);
+      ended.back().duration_ns = end_ns - ended.back().start_ns;
+    }
   }
-  return text + "]\n";
+  return ended;
+}
+
+void TraceSpan::open(
+    const char* category, std::string_view name, std::string_view detail,
+    int64_t bytes) {
+  span_ = {joined(name, detail), category, trace_->now_ns(), 0, bytes};
+}
+
+void TraceSpan::close() {
+  span_.duration_ns = trace_->now_ns() - span_.start_ns;
+  trace_->add(std::move(span_));
+}
+
+TraceLaps::TraceLaps(Trace* trace, const char* category)
+    : trace_(trace),
+      category_(category),
+      start_ns_(trace != nullptr ? trace->now_ns() : 0) {}
+
+void TraceLaps::end(std::string_view name, std::string_view detail) {
+  if (trace_ == nullptr) {
+    return;
+  }
+  const int64_t now = trace_->now_ns();
+  trace_->add({joined(name, detail), category_, start_ns_, now - start_ns_, 0});
+  start_ns_ = now;
 }
 
 }  // namespace tandem

@@ -1,47 +1,156 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem {
 
-/// A list of events with times, in Chrome's trace event format for chrome://tracing or
-/// Perfetto. Thread-safe.
+/// The spans of a rank's time that a trace viewer shows in two rows.
+///
+/// The row "compute" has the work and the waits of the thread that trains. Its spans
+/// are properly nested, because only the scopes of TraceSpan, TraceLaps and
+/// TraceSection add them. The row "communication" has operations, which may overlap.
+///
+/// Only one thread at a time may use a Trace. Operation::end() is thread-safe.
 class Trace {
  public:
-  struct Event {
+  struct Span {
     // Name in the trace viewer, for instance "bucket 1" or "backward conv2".
     std::string name;
-    // Row in the trace viewer, for instance "comm" or "compute".
+    // Kind of work, for instance "backward", "wait" or "all_reduce".
     std::string category;
-    // Start, in microseconds since the trace was constructed.
-    int64_t at_us = 0;
-    // Duration in microseconds; 0 for an instant.
-    int64_t duration_us = 0;
+    // Start, in nanoseconds since the trace was constructed.
+    int64_t start_ns = 0;
+    int64_t duration_ns = 0;
+    // Size of the tensors that are communicated, in bytes; 0 if there are none.
     int64_t bytes = 0;
   };
 
-  /// Returns the time in microseconds since the trace was constructed.
-  int64_t now_us() const;
+  /// A communication operation in flight. It may outlive the Trace.
+  class Operation {
+   public:
+    /// Records the end of the operation. Has no effect after the first call.
+    void end();
 
-  /// Adds an event.
-  void add(Event event);
-  /// Adds an instant event at the current time.
-  void mark(const std::string& category, const std::string& name, int64_t bytes = 0);
+   private:
+    friend class Trace;
 
-  /// Returns all events, in the order in which they were added.
-  std::vector<Event> events() const;
+    Span span_;
+    std::chrono::steady_clock::time_point origin_;
+    // Time of the end, in nanoseconds since `origin_`; -1 while in flight.
+    std::atomic<int64_t> end_ns_{-1};
+  };
 
-  /// Returns the events as JSON text, with `rank` as the process id.
-  std::string to_json(int rank) const;
+  /// Returns the time in nanoseconds since the trace was constructed.
+  int64_t now_ns() const;
+
+  /// Adds a span to the row "compute".
+  void add(Span span) {
+    spans_.push_back(std::move(span));
+  }
+
+  /// Starts an operation of the row "communication".
+  std::shared_ptr<Operation> start_operation(
+      std::string category, std::string name, int64_t bytes);
+
+  /// Returns whether a TraceSection of this trace exists.
+  bool in_section() const {
+    return num_sections_ > 0;
+  }
+
+  /// Returns the spans of the row "compute" in the order of their start. A span comes
+  /// before the spans that it contains.
+  std::vector<Span> compute_spans() const;
+
+  /// Returns the operations that have ended, in the order of their start.
+  std::vector<Span> operations() const;
 
  private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  mutable std::mutex mutex_;
-  std::vector<Event> events_;
+  friend class TraceSection;
+
+  const std::chrono::steady_clock::time_point origin_ =
+      std::chrono::steady_clock::now();
+  std::vector<Span> spans_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+  int num_sections_ = 0;
+};
+
+/// Adds a span of the row "compute" that lasts as long as this object. If `trace` is
+/// null, nothing is recorded.
+class TraceSpan {
+ public:
+  /// The name of the span is `name` followed by `detail`.
+  TraceSpan(
+      Trace* trace, const char* category, std::string_view name,
+      std::string_view detail = {}, int64_t bytes = 0)
+      : trace_(trace) {
+    if (trace_ != nullptr) {
+      open(category, name, detail, bytes);
+    }
+  }
+  ~TraceSpan() {
+    if (trace_ != nullptr) {
+      close();
+    }
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  void open(
+      const char* category, std::string_view name, std::string_view detail,
+      int64_t bytes);
+  void close();
+
+  Trace* trace_;
+  Trace::Span span_;
+};
+
+/// A TraceSpan during which communicators record their operations and waits, too
+/// (Communicator::set_trace()).
+class TraceSection {
+ public:
+  TraceSection(
+      Trace* trace, const char* category, std::string_view name,
+      std::string_view detail = {})
+      : trace_(trace), span_(trace, category, name, detail) {
+    if (trace_ != nullptr) {
+      ++trace_->num_sections_;
+    }
+  }
+  ~TraceSection() {
+    if (trace_ != nullptr) {
+      --trace_->num_sections_;
+    }
+  }
+  TraceSection(const TraceSection&) = delete;
+  TraceSection& operator=(const TraceSection&) = delete;
+
+ private:
+  Trace* trace_;
+  TraceSpan span_;
+};
+
+/// Adds consecutive spans of the row "compute", for work whose parts report only their
+/// end. If `trace` is null, nothing is recorded.
+class TraceLaps {
+ public:
+  TraceLaps() = default;
+  TraceLaps(Trace* trace, const char* category);
+
+  /// Adds a span that lasts from the end of the previous span, or from the constructor,
+  /// until now. Its name is `name` followed by `detail`.
+  void end(std::string_view name, std::string_view detail = {});
+
+ private:
+  Trace* trace_ = nullptr;
+  const char* category_ = "";
+  int64_t start_ns_ = 0;
 };
 
 }  // namespace tandem

@@ -66,6 +66,7 @@ class EagerExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
+    const TraceSpan span(context.trace, "forward", "forward");
     const at::ScalarType type = batch.inputs.scalar_type();
     // Indices keep their type.
     auto input = batch.inputs.to(
@@ -75,6 +76,7 @@ class EagerExecutor : public StageExecutor {
       input = input.detach().set_requires_grad(true);
     }
     StageResult result;
+    laps_ = TraceLaps(context.trace, "forward");
     {
       const Autocast autocast(
           options_.numerics.product == at::kBFloat16 && context.training,
@@ -84,6 +86,7 @@ class EagerExecutor : public StageExecutor {
     }
     at::Tensor loss;
     if (options_.last) {
+      const TraceSpan loss_span(context.trace, "forward", "forward loss");
       const auto targets = batch.targets.to(
           arenas_.device(), batch.targets.scalar_type(), /*non_blocking=*/true);
       if (const int64_t classes = std::exchange(options_.num_classes, 0)) {
@@ -110,8 +113,11 @@ class EagerExecutor : public StageExecutor {
     TANDEM_CHECK(found != in_flight_.end(), "backward without forward");
     const InFlight flight = std::move(found->second);
     in_flight_.erase(found);
+    const TraceSpan span(context.trace, "backward", "backward");
     arenas_.attach_gradients();
     const BackwardOnThisThread here;
+    laps_ = TraceLaps(context.trace, "backward");
+    lap_ = "loss";
     sink_ = &sink;
     try {
       if (options_.last) {
@@ -126,6 +132,7 @@ class EagerExecutor : public StageExecutor {
       throw;
     }
     sink_ = nullptr;
+    laps_.end("backward ", lap_);
     return options_.wants_input_gradient() ? flight.input.grad() : at::Tensor();
   }
 
@@ -183,19 +190,25 @@ class EagerExecutor : public StageExecutor {
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
     if (context.training) {
-      forward.after_node = [this, trace = context.trace](
+      forward.after_node = [this, traced = context.trace != nullptr](
                                const Node& node, const at::Tensor& output) {
         layer_outputs_.push_back(output.storage().getWeakStorageImpl());
-        if (trace != nullptr && output.requires_grad() &&
-            has_parameters(*model_.graph(), node)) {
-          // Called just before the node's backward.
-          output.register_hook([trace, name = layer_name(node)](const at::Tensor&) {
-            trace->mark("compute", "backward " + name);
-          });
+        if (traced) {
+          trace_layer(layer_name(node), output);
         }
       };
     }
     return forward;
+  }
+
+  // Records the forward pass of the layer that has just computed `output`, and later
+  // its backward pass, which lasts until the previous layer's backward pass begins.
+  void trace_layer(const std::string& name, const at::Tensor& output) {
+    laps_.end("forward ", name);
+    before_backward(output, [this, name] {
+      laps_.end("backward ", lap_);
+      lap_ = name;
+    });
   }
 
   StepSums sums_of(
@@ -219,6 +232,10 @@ class EagerExecutor : public StageExecutor {
   // Sink of the current backward; null when no backward runs.
   GradientSink* sink_ = nullptr;
   GradientHooks hooks_;
+  // Spans of the layers in the current forward or backward, and the name of the layer
+  // whose backward runs.
+  TraceLaps laps_;
+  std::string lap_;
 };
 
 }  // namespace

@@ -1,14 +1,35 @@
 #include "tandem/exec/gradient_hooks.h"
 
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <utility>
 #include <vector>
 
 namespace tandem {
 
 namespace autograd = torch::autograd;
+
+namespace {
+
+class CallBefore : public autograd::FunctionPreHook {
+ public:
+  explicit CallBefore(std::function<void()> call) : call_(std::move(call)) {}
+
+  autograd::variable_list operator()(
+      const autograd::variable_list& gradients) override {
+    call_();
+    return gradients;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+}  // namespace
 
 // Type that depends on LibTorch's version: std::shared_ptr in older versions, an
 // intrusive pointer in newer versions.
@@ -48,6 +69,14 @@ GradientHooks::GradientHooks(ModelArenas& arenas, std::function<void(size_t)> wr
 GradientHooks::~GradientHooks() {
   for (auto& hook : state_->hooks) {
     hook.accumulator->del_post_hook(hook.key);
+  }
+}
+
+void before_backward(const at::Tensor& tensor, std::function<void()> call) {
+  // A hook of the tensor would move to another function if an operator later changes
+  // the tensor in place.
+  if (const auto& function = tensor.grad_fn()) {
+    function->add_pre_hook(std::make_unique<CallBefore>(std::move(call)));
   }
 }
 

@@ -28,4 +28,8 @@ class GradientHooks {
   std::unique_ptr<State> state_;
 };
 
+/// Calls `call` in each backward, just before the function that computed `tensor` runs
+/// backward. Has no effect if autograd did not compute `tensor`.
+void before_backward(const at::Tensor& tensor, std::function<void()> call);
+
 }  // namespace tandem

@@ -66,6 +66,22 @@ Position common_place(const Position& mine, bool first, Communicator& comm) {
   return common;
 }
 
+// Makes a group record its operations in a trace as long as this object exists.
+class TracedGroup {
+ public:
+  TracedGroup(Communicator& comm, Trace* trace) : comm_(comm) {
+    comm_.set_trace(trace);
+  }
+  ~TracedGroup() {
+    comm_.set_trace(nullptr);
+  }
+  TracedGroup(const TracedGroup&) = delete;
+  TracedGroup& operator=(const TracedGroup&) = delete;
+
+ private:
+  Communicator& comm_;
+};
+
 class Trainer {
  public:
   Trainer(
@@ -74,6 +90,7 @@ class Trainer {
       : config_(std::move(config)),
         data_(data),
         comm_(comm),
+        traced_group_(comm, trace()),
         parts_(within_device_memory(
             own.placement, "choose a smaller --model, or --device cpu",
             [&] {
@@ -232,7 +249,12 @@ class Trainer {
     last_step_ = position_.step_in_epoch + dry(batches_.num_steps());
     const int64_t before = position_.step;
     while (!is_epoch_done() && !end_.now()) {
+      Trace* const trace = step_trace();
+      // The name by which programs such as HTA recognize a step.
+      const TraceSection step(
+          trace, "user_annotation", "ProfilerStep#", std::to_string(position_.step));
       train_step();
+      const TraceSpan span(trace, "report", "after step");
       after_step();
     }
     // A rank that has converged reads no samples.
@@ -282,23 +304,37 @@ class Trainer {
         position_.epoch, position_.epoch * dry(batches_.steps_per_epoch()) + step);
   }
 
-  void train_step() {
+  // Returns the trace of the run; null without --trace.
+  Trace* trace() {
+    return config_.output.trace && !config_.output.out.empty() ? &trace_ : nullptr;
+  }
+
+  // Returns the trace for the next step; null after the first steps of this process.
+  Trace* step_trace() {
+    return position_.step - first_step_ < kTracedSteps ? trace() : nullptr;
+  }
+
+  std::vector<Batch> next_batches() {
+    const TraceSpan span(step_trace(), "data", "load batch");
     report_activity(Activity::data);
     // A rank that has converged reads no samples.
-    const auto batches =
-        end_.convergence().mine() ? std::vector<Batch>() : batches_.next();
+    return end_.convergence().mine() ? std::vector<Batch>() : batches_.next();
+  }
+
+  void train_step() {
+    const auto batches = next_batches();
     StepContext context;
     context.step = position_.step;
     context.epoch = position_.epoch;
     context.seed = static_cast<uint64_t>(config_.training.seed);
     context.lr = lr_ = current_lr();
-    context.trace =
-        config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
+    context.trace = step_trace();
     const ReportPlace before = place();
     report_activity(Activity::training);
     const double waited = traffic(parts_, comm_).waited_seconds;
     const auto sums = parts_.strategy->train_step(batches, context);
     exposed_.add(traffic(parts_, comm_).waited_seconds - waited);
+    const TraceSpan span(context.trace, "report", "note results");
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = batches_.after_step(position_.samples_in_epoch);
@@ -434,6 +470,7 @@ class Trainer {
   }
 
   TestReport evaluate_now(const Dataset& data) {
+    const TraceSpan span(trace(), "evaluation", "evaluation");
     reporter_.clock().pause();
     report_activity(Activity::evaluation);
     auto whole = within_device_memory(
@@ -474,6 +511,7 @@ class Trainer {
     if (!saves()) {
       return;
     }
+    const TraceSpan span(trace(), "checkpoint", "save checkpoint");
     reporter_.clock().pause();
     report_activity(Activity::saving);
     const auto start = SavePauses::Clock::now();
@@ -502,13 +540,8 @@ class Trainer {
   }
 
   void write_trace() {
-    if (!config_.output.trace || config_.output.out.empty() ||
-        position_.step == first_step_) {
-      return;
-    }
-    const std::string trace = trace_of_all_ranks(trace_, comm_);
-    if (comm_.rank() == 0) {
-      replace_file(config_.output.out + "/trace.json", trace);
+    if (trace() != nullptr && position_.step > first_step_) {
+      write_trace_files(trace_, config_.output.out + "/trace", comm_);
     }
   }
 
@@ -554,6 +587,8 @@ class Trainer {
   const RunConfig config_;
   const DatasetSplits& data_;
   Communicator& comm_;
+  Trace trace_;
+  const TracedGroup traced_group_;
   Assembly parts_;
   RunCheckpoints checkpoints_;
   TrainingBatches batches_;
@@ -580,7 +615,6 @@ class Trainer {
   RunEnd end_;
   const Placement placement_;
   LoaderOptions test_loading_;
-  Trace trace_;
 };
 
 // Throws ConfigError if --patience or --keep-best have no samples to evaluate.

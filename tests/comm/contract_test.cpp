@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/core/trace.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
@@ -134,6 +136,58 @@ TEST_P(CommContract, CheckEqualNamesARankThatDiffers) {
   }
 }
 
+// Returns the number of spans of the row "compute" in a category.
+int64_t count_spans(const Trace& trace, const std::string& category) {
+  const auto spans = trace.compute_spans();
+  return std::count_if(spans.begin(), spans.end(), [&](const Trace::Span& span) {
+    return span.category == category;
+  });
+}
+
+TEST_P(CommContract, TheTraceHasOperationsOfTheGroupAndOfGroupsSplitFromIt) {
+  const auto found = on_each_rank(GetParam(), 3, [](Communicator& comm) {
+    Trace trace;
+    comm.set_trace(&trace);
+    const auto part = comm.split(0);
+    {
+      const TraceSection section(&trace, "user_annotation", "step");
+      comm.all_reduce(at::zeros({300'000}), ReduceOp::sum, "large")->wait();
+      part->all_gather(at::zeros({6}), at::zeros({2}))->wait();
+    }
+    comm.barrier("after the section");
+    comm.set_trace(nullptr);
+    std::string text;
+    for (const auto& operation : trace.operations()) {
+      text += operation.category + " " + operation.name + " " +
+              std::to_string(operation.bytes) + "; ";
+    }
+    return text + std::to_string(count_spans(trace, "launch")) + " launches, " +
+           std::to_string(count_spans(trace, "wait")) + " waits";
+  });
+  EXPECT_THAT(
+      found, Each(std::string("all_reduce large 1200000; all_gather all_gather 24; "
+                              "2 launches, 2 waits")));
+}
+
+// Gloo's operations end in any order, and MPI detects ends only in test() and wait().
+class TracedEnds : public testing::TestWithParam<const char*> {};
+
+TEST_P(TracedEnds, AnOperationEndsBeforeARankWaitsForIt) {
+  const auto ended = on_each_rank(GetParam(), 3, [](Communicator& comm) {
+    Trace trace;
+    comm.set_trace(&trace);
+    const TraceSection section(&trace, "user_annotation", "step");
+    const auto first = comm.all_reduce(at::zeros({300'000}));
+    comm.all_reduce(at::zeros({300'000}))->wait();
+    const int64_t before_wait = trace.now_ns();
+    first->wait();
+    comm.set_trace(nullptr);
+    const auto operation = trace.operations().at(0);
+    return operation.start_ns + operation.duration_ns <= before_wait;
+  });
+  EXPECT_THAT(ended, Each(true));
+}
+
 TEST_P(CommContract, StatsCountOperationsAndTheirBytes) {
   const auto stats = on_each_rank(GetParam(), 2, [](Communicator& comm) {
     TANDEM_CHECK(comm.stats().operations == 0, "counted before the first");
@@ -162,6 +216,10 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
   });
   EXPECT_THAT(messages[0], HasSubstr("all_reduce #2 (bucket 4)"));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, TracedEnds, testing::Values("thread", "shm", "hierarchical"),
+    [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, CommErrors, testing::Values("thread", "shm", "gloo", "hierarchical"),

@@ -217,17 +217,23 @@ TEST(EagerExecutor, StagesPassActivationsForwardAndGradientsBack) {
   }
 }
 
-TEST(EagerExecutor, TraceMarksTheBackwardOfEachNamedLayer) {
+TEST(EagerExecutor, TraceHasForwardAndBackwardOfEachLayer) {
   Rig rig(small_net());
   Trace trace;
   StepContext context = training();
   context.trace = &trace;
   rig.step(images(5, 6), context);
   std::vector<std::string> names;
-  for (const auto& event : trace.events()) {
-    names.push_back(event.category + " " + event.name);
+  for (const auto& span : trace.compute_spans()) {
+    names.push_back(span.name);
   }
-  EXPECT_THAT(names, ElementsAre("compute backward fc", "compute backward conv"));
+  EXPECT_THAT(
+      names, ElementsAre(
+                 "forward", "forward conv", "forward relu_1", "forward max_pool2d_2",
+                 "forward dropout_3", "forward flatten_4", "forward fc", "forward loss",
+                 "backward", "backward loss", "backward fc", "backward flatten_4",
+                 "backward dropout_3", "backward max_pool2d_2", "backward relu_1",
+                 "backward conv"));
   expect_gradients(rig, plain_gradients(images(5, 6), 1));
 }
 

@@ -162,25 +162,6 @@ TEST(Hogwild, CheckpointStateIsACopy) {
   EXPECT_THAT(kept, Each(true));
 }
 
-TEST(Hogwild, TraceHasStartAndDurationOfSteps) {
-  const auto comm = make_single_communicator();
-  SharingRank rank(*comm);
-  rank.strategy->start();
-  Trace trace;
-  auto context = step_of(0.1);
-  context.trace = &trace;
-  context.step = 6;
-  rank.strategy->train_step({first_batch(6)}, context);
-  const auto event = trace.events().back();
-  EXPECT_EQ(event.category, "step");
-  EXPECT_EQ(event.name, "step 7");
-  for (const auto& inner : trace.events()) {
-    EXPECT_LE(event.at_us, inner.at_us);
-    EXPECT_LE(inner.at_us, event.at_us + event.duration_us);
-  }
-  EXPECT_GT(trace.events().size(), 1u);
-}
-
 TEST(Hogwild, ReportsConsistencyAndShard) {
   const auto shards = on_each_rank("thread", 3, [](Communicator& comm) {
     SharingRank rank(comm);

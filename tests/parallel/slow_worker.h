@@ -78,10 +78,10 @@ inline SlowWorkerResult run_with_slow_worker(
   replica.strategy->before_evaluation();
   result.sha256 = replica.arenas.parameters_sha256();
   const std::string word = "staleness ";
-  for (const auto& event : trace.events()) {
-    const size_t at = event.name.find(word);
+  for (const auto& span : trace.compute_spans()) {
+    const size_t at = span.name.find(word);
     if (at != std::string::npos) {
-      result.staleness.push_back(std::atoll(event.name.c_str() + at + word.size()));
+      result.staleness.push_back(std::atoll(span.name.c_str() + at + word.size()));
     }
   }
   return result;

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "program.h"
 
@@ -14,25 +14,19 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 struct Step {
-  int64_t start = 0;
-  int64_t end = 0;
+  // In microseconds.
+  double start = 0;
+  double end = 0;
 };
 
-// Returns the steps of two ranks, from the trace of all ranks.
-std::vector<std::vector<Step>> steps_in(const std::string& trace) {
-  std::vector<std::vector<Step>> steps(2);
-  std::istringstream lines(read_file(trace));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find("\"cat\":\"step\"");
-    long long start = 0;
-    long long took = 0;
-    int rank = 0;
-    if (at != std::string::npos &&
-        std::sscanf(
-            line.c_str() + at,
-            "\"cat\":\"step\",\"ph\":\"X\",\"ts\":%lld,\"dur\":%lld,\"pid\":%d", &start,
-            &took, &rank) == 3) {
-      steps.at(static_cast<size_t>(rank)).push_back({start, start + took});
+// Returns the steps in the trace of a rank.
+std::vector<Step> steps_in(const std::string& trace) {
+  std::vector<Step> steps;
+  const auto json = nlohmann::json::parse(read_file(trace));
+  for (const auto& event : json["traceEvents"]) {
+    if (event["name"].get<std::string>().rfind("ProfilerStep#", 0) == 0) {
+      const double start = event["ts"];
+      steps.push_back({start, start + event["dur"].get<double>()});
     }
   }
   return steps;
@@ -64,7 +58,9 @@ TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
        "--model", "net5x5", "--optimizer", "sgd", "--lr", "0.1", "--limit", "1280",
        "--trace", "--out", scratch / "run"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  const auto steps = steps_in(scratch / "run/trace.json");
+  const std::vector<std::vector<Step>> steps = {
+      steps_in(scratch / "run/trace/rank-0.json"),
+      steps_in(scratch / "run/trace/rank-1.json")};
   // The trace has all ten steps of each rank.
   ASSERT_EQ(steps[0].size(), 10u);
   ASSERT_EQ(steps[1].size(), 10u);

@@ -79,7 +79,7 @@ TEST(Train, RunDirectoryHasAllFiles) {
   ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
-        "trace.json", "checkpoints/step-00000040/model.safetensors",
+        "trace/rank-0.json", "checkpoints/step-00000040/model.safetensors",
         "checkpoints/step-00000040/training.safetensors"}) {
     EXPECT_TRUE(file_exists(out + "/" + name)) << name;
   }

@@ -39,6 +39,10 @@ class CarriedWork : public Work {
     }
   }
 
+  void on_end(std::function<void()> then) override {
+    work_->on_end(std::move(then));
+  }
+
  private:
   WorkPtr work_;
   at::Tensor here_;
@@ -67,12 +71,6 @@ class DeviceCommunicator : public Communicator {
 
   at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
     return host_->make_buffer(numel, dtype);
-  }
-
-  std::unique_ptr<Communicator> split(int color) override {
-    auto host = host_->split(color);
-    return make_device_communicator(
-        std::move(host), on_device_ ? on_device_->split(color) : nullptr);
   }
 
  protected:
@@ -141,6 +139,12 @@ class DeviceCommunicator : public Communicator {
     }
     const auto here = like_in_main_memory(tensor);
     return carried(host_->recv(here, peer, tag), here, tensor);
+  }
+
+  std::unique_ptr<Communicator> do_split(int color) override {
+    auto host = host_->split(color);
+    return make_device_communicator(
+        std::move(host), on_device_ ? on_device_->split(color) : nullptr);
   }
 
  private:

@@ -40,6 +40,14 @@ class GlooWork : public Work {
     work_->wait(timeout.count() > 0 ? timeout : group_timeout_ + slack);
   }
 
+  // Messages end only in wait(), and have no future.
+  void on_end(std::function<void()> then) override {
+    if (dynamic_cast<c10d::ProcessGroupGloo::AsyncWork*>(work_.get()) != nullptr) {
+      work_->getFuture()->addCallback(
+          [then = std::move(then)](c10::ivalue::Future&) { then(); });
+    }
+  }
+
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   std::chrono::milliseconds group_timeout_;
@@ -60,6 +68,9 @@ class FollowedWork : public Work {
       then_();
       then_ = nullptr;
     }
+  }
+  void on_end(std::function<void()> then) override {
+    work_->on_end(std::move(then));
   }
 
  private:
@@ -258,13 +269,6 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     group_->set_timeout(timeout);
   }
 
-  std::unique_ptr<Communicator> split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    const auto name =
-        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-    return make_gloo_communicator(store_, name, place.rank, place.size, options_);
-  }
-
   RpcBackend* rpc_backend() override {
     return this;
   }
@@ -346,6 +350,13 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     std::vector<at::Tensor> tensors{movable(tensor)};
     const NoSigpipe guard;
     return running(group_->recv(tensors, peer, tag));
+  }
+
+  std::unique_ptr<Communicator> do_split(int color) override {
+    const SplitRank place = rank_in_split(color);
+    const auto name =
+        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
+    return make_gloo_communicator(store_, name, place.rank, place.size, options_);
   }
 
  private:

@@ -67,6 +67,17 @@ class Reduction {
     }
     level_ = static_cast<Level>(level_ + 1);
     start();
+    if (level_ == done && then_) {
+      then_();
+    }
+  }
+
+  // See Work::on_end().
+  void on_end(std::function<void()> then) {
+    then_ = std::move(then);
+    if (level_ == done) {
+      then_();
+    }
   }
 
  private:
@@ -87,6 +98,7 @@ class Reduction {
   // Work of this level, or of the previous level if this rank does not take part in
   // this level.
   WorkPtr work_;
+  std::function<void()> then_;
 };
 
 // All reductions in progress, in the order of their start. A reduction never overtakes
@@ -198,6 +210,9 @@ class HierarchicalWork : public Work {
   void wait(std::chrono::milliseconds timeout) override {
     reductions_.wait(*reduction_, timeout);
   }
+  void on_end(std::function<void()> then) override {
+    reduction_->on_end(std::move(then));
+  }
 
  private:
   Reductions& reductions_;
@@ -224,6 +239,9 @@ class WorldWork : public Work {
     constexpr std::chrono::milliseconds kNoTime{1};
     work_->wait(timeout.count() == 0 ? timeout : kNoTime);
   }
+  void on_end(std::function<void()> then) override {
+    work_->on_end(std::move(then));
+  }
 
  private:
   Reductions& reductions_;
@@ -239,9 +257,6 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
 
   at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
     return reductions_.levels().host->make_buffer(numel, dtype);
-  }
-  std::unique_ptr<Communicator> split(int color) override {
-    return world_->split(color);
   }
   RpcBackend* rpc_backend() override {
     return this;
@@ -280,6 +295,9 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   }
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
     return world_->recv(tensor, peer, tag);
+  }
+  std::unique_ptr<Communicator> do_split(int color) override {
+    return world_->split(color);
   }
 
  private:

@@ -203,8 +203,6 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
 
-  std::unique_ptr<Communicator> split(int color) override;
-
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     const bool half = is_half(tensor);
@@ -296,6 +294,8 @@ class MpiCommunicator : public Communicator {
     return in_flight(std::move(flight));
   }
 
+  std::unique_ptr<Communicator> do_split(int color) override;
+
  private:
   static std::unique_ptr<Flight> flight_with(std::vector<at::Tensor> tensors) {
     auto flight = std::make_unique<Flight>();
@@ -334,7 +334,7 @@ std::unique_ptr<Communicator> communicator_of(
   return std::make_unique<MpiCommunicator>(comm, rank, size, options);
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
+std::unique_ptr<Communicator> MpiCommunicator::do_split(int color) {
   // MPI does not accept negative colors. The color passed to MPI is therefore the
   // number of the first rank with an equal color.
   const auto all = stack(at::full({1}, color, at::kInt), "split");

@@ -27,6 +27,9 @@ class ThreadWork : public Work {
   void wait(std::chrono::milliseconds timeout) override {
     group_->wait(*meeting_, timeout);
   }
+  void on_end(std::function<void()> then) override {
+    group_->on_end(*meeting_, std::move(then));
+  }
 
  private:
   std::shared_ptr<ThreadGroup> group_;
@@ -72,15 +75,6 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, int size)
       : Communicator(rank, size, "thread"), group_(std::move(group)) {}
-
-  std::unique_ptr<Communicator> split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    if (place.size == 1) {
-      return make_single_communicator();
-    }
-    return std::make_unique<ThreadCommunicator>(
-        group_->child(sequence_, color, place.size), place.rank, place.size);
-  }
 
   RpcBackend* rpc_backend() override {
     return this;
@@ -163,6 +157,15 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
     return std::make_shared<ThreadWork>(
         group_, group_->recv(peer, rank(), tag, tensor));
+  }
+
+  std::unique_ptr<Communicator> do_split(int color) override {
+    const SplitRank place = rank_in_split(color);
+    if (place.size == 1) {
+      return make_single_communicator();
+    }
+    return std::make_unique<ThreadCommunicator>(
+        group_->child(sequence_, color, place.size), place.rank, place.size);
   }
 
   int failed_peer() const override {

@@ -66,6 +66,15 @@ bool ThreadGroup::test(const Meeting& meeting) {
   return meeting.done || failed_rank_ >= 0;
 }
 
+void ThreadGroup::on_end(Meeting& meeting, std::function<void()> then) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (meeting.done) {
+    then();
+  } else {
+    meeting.on_end.push_back(std::move(then));
+  }
+}
+
 void ThreadGroup::wait(const Meeting& meeting, std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto limit = timeout.count() > 0 ? timeout : timeout_;
@@ -137,8 +146,15 @@ void ThreadGroup::finish(Meeting& meeting, const Combine& combine) {
     error = first_line(failure);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  conclude(meeting, error);
+}
+
+void ThreadGroup::conclude(Meeting& meeting, const std::string& error) {
   meeting.error = error;
   meeting.done = true;
+  for (const auto& then : meeting.on_end) {
+    then();
+  }
   changed_.notify_all();
 }
 
@@ -154,12 +170,10 @@ void ThreadGroup::deliver(std::deque<Message>& sent, std::deque<Message>& receiv
       error = "sizes or dtypes differ";
     }
     for (auto* meeting : {from.meeting.get(), to.meeting.get()}) {
-      meeting->error = error;
-      meeting->done = true;
+      conclude(*meeting, error);
     }
     sent.pop_front();
     received.pop_front();
-    changed_.notify_all();
   }
 }
 

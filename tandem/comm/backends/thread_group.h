@@ -41,6 +41,8 @@ class ThreadGroup {
     std::vector<Part> parts;
     int arrived = 0;
     bool done = false;
+    // Functions to call at the end.
+    std::vector<std::function<void()>> on_end;
     // Text of the error, "" if there is none. Each rank throws its own exception with
     // this text.
     std::string error;
@@ -63,6 +65,9 @@ class ThreadGroup {
 
   /// Returns whether wait() would return or throw immediately.
   bool test(const Meeting& meeting);
+
+  /// Calls `then` when the operation ends, in the thread of any rank.
+  void on_end(Meeting& meeting, std::function<void()> then);
 
   /// Waits until an operation is complete. Throws if the operation failed, a rank
   /// failed, or not all ranks arrived in time. A timeout of 0 means the group's
@@ -90,8 +95,10 @@ class ThreadGroup {
   };
   using Mailbox = std::pair<std::deque<Message>, std::deque<Message>>;
 
-  // finish() locks the mutex. mailbox() and deliver() are called with the mutex locked.
+  // finish() locks the mutex. conclude(), mailbox() and deliver() are called with the
+  // mutex locked.
   void finish(Meeting& meeting, const Combine& combine);
+  void conclude(Meeting& meeting, const std::string& error);
   Mailbox& mailbox(int from, int to, int tag);
   void deliver(std::deque<Message>& sent, std::deque<Message>& received);
 

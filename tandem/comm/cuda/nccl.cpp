@@ -108,14 +108,6 @@ class NcclCommunicator : public Communicator {
     return device_;
   }
 
-  std::unique_ptr<Communicator> split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    const auto name =
-        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-    return make_nccl_communicator(
-        cuda_, device_, store_, name, place.rank, place.size, timeout_);
-  }
-
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     check_earlier();
@@ -183,6 +175,14 @@ class NcclCommunicator : public Communicator {
     std::vector<at::Tensor> tensors{movable(tensor)};
     Group& group = peer < rank() ? *to_higher_ : *to_lower_;
     return running(group.recv(tensors, peer, tag));
+  }
+
+  std::unique_ptr<Communicator> do_split(int color) override {
+    const SplitRank place = rank_in_split(color);
+    const auto name =
+        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
+    return make_nccl_communicator(
+        cuda_, device_, store_, name, place.rank, place.size, timeout_);
   }
 
  private:

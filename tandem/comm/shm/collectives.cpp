@@ -66,6 +66,13 @@ void ShmOperation::wait(std::chrono::milliseconds timeout) {
   group_.wait(*this, timeout);
 }
 
+void ShmOperation::on_end(std::function<void()> then) {
+  then_ = std::move(then);
+  if (ended_) {
+    then_();
+  }
+}
+
 ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
   for (int rank = 0; rank < size(); ++rank) {
     blocks_.push_back(&group_.region->block(rank));
@@ -331,6 +338,9 @@ bool ShmCollectives::take_next(ShmOperation& operation) {
 
 void ShmCollectives::end(ShmOperation& operation) {
   operation.ended_ = true;
+  if (operation.then_) {
+    operation.then_();
+  }
   if (!is_small(operation)) {
     next_chunk_ += static_cast<uint64_t>(operation.rounds());
   }

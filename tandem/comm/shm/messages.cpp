@@ -65,6 +65,20 @@ class ShmMessages::Message : public Work {
     messages.wait(*this, timeout);
   }
 
+  void on_end(std::function<void()> call) override {
+    then = std::move(call);
+    if (ended) {
+      then();
+    }
+  }
+
+  void end() {
+    ended = true;
+    if (then) {
+      then();
+    }
+  }
+
   ShmMessages& messages;
   int peer;
   Header header;
@@ -72,6 +86,8 @@ class ShmMessages::Message : public Work {
   // Number of bytes of header and tensor that were written to the ring.
   int64_t sent = 0;
   bool ended = false;
+  // Function to call at the end; may be empty.
+  std::function<void()> then;
   std::string error;
 
  private:
@@ -142,7 +158,7 @@ bool ShmMessages::push(int peer) {
     if (some < left) {
       return moved;
     }
-    message.ended = true;
+    message.end();
     moved = true;
     --num_pending_;
     queue.pop_front();
@@ -234,7 +250,7 @@ void ShmMessages::deliver(Arrival& arrival) {
   } else if (!arrival.kept.empty()) {
     copy_bytes(message.memory, arrival.kept.data(), arrival.kept.size());
   }
-  message.ended = true;
+  message.end();
 }
 
 void ShmMessages::wait(const Message& message, std::chrono::milliseconds timeout) {

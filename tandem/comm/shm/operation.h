@@ -25,6 +25,7 @@ class ShmOperation : public Work {
  public:
   bool test() final;
   void wait(std::chrono::milliseconds timeout) final;
+  void on_end(std::function<void()> then) final;
 
  protected:
   /// Description of the call, which must be equal on all ranks.
@@ -86,6 +87,8 @@ class ShmOperation : public Work {
   int64_t filled_ = 0;
   int64_t taken_ = 0;
   bool ended_ = false;
+  // Function to call at the end; may be empty.
+  std::function<void()> then_;
 };
 
 /// Collectives over shared memory, with the arguments of communicator.h.

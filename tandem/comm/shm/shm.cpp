@@ -35,8 +35,6 @@ class ShmCommunicator : public Communicator, public RpcBackend {
         messages_(group),
         collectives_(group) {}
 
-  std::unique_ptr<Communicator> split(int color) override;
-
   RpcBackend* rpc_backend() override {
     return this;
   }
@@ -84,6 +82,7 @@ class ShmCommunicator : public Communicator, public RpcBackend {
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
     return messages_.recv(in_main_memory(tensor), peer, tag);
   }
+  std::unique_ptr<Communicator> do_split(int color) override;
 
   int failed_peer() const override {
     const int rank = collectives_.failed_rank();
@@ -138,7 +137,7 @@ ShmGroup ShmCommunicator::split_group(int color) {
   return part;
 }
 
-std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
+std::unique_ptr<Communicator> ShmCommunicator::do_split(int color) {
   const ShmGroup part = split_group(color);
   if (part.size() == 1) {
     return make_single_communicator();

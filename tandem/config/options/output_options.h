@@ -157,7 +157,8 @@ struct OutputOptions {
     table.add(
         "tensorboard", &O::tensorboard,
         "also write the numbers of metrics.jsonl for TensorBoard, to OUT/tensorboard");
-    table.add("trace", &O::trace, "write a trace of the first steps, trace.json");
+    table.add(
+        "trace", &O::trace, "write traces of the first 20 steps, trace/rank-N.json");
     table
         .add(
             "dry_run", &O::dry_run,

@@ -91,6 +91,20 @@ void mark_first(std::vector<BoundLayer>& layers) {
   }
 }
 
+// Returns the names of the layers in the graph.
+std::vector<std::string> names_in(
+    const Graph& graph, const std::vector<BoundLayer>& layers) {
+  std::map<int64_t, std::string> names;
+  for (const auto& node : graph.nodes) {
+    names[node.number] = layer_name(node);
+  }
+  std::vector<std::string> found;
+  for (const auto& bound : layers) {
+    found.push_back(names[bound.fused.layer.place]);
+  }
+  return found;
+}
+
 class OnednnExecutor : public StageExecutor {
  public:
   OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
@@ -100,6 +114,7 @@ class OnednnExecutor : public StageExecutor {
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         layers_(bind_layers(layers_in(*model.graph()).layers, arenas)),
+        names_(names_in(*model.graph(), layers_)),
         first_with_gradient_(
             first_with_gradient(layers_, options.wants_input_gradient())) {
     if (options_.first) {
@@ -121,6 +136,7 @@ class OnednnExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     const FlushDenormals flush;
+    const TraceSpan span(context.trace, "forward", "forward");
     Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
     plan.input_tensor.copy_(batch.inputs);
     if (context.training && options_.first && numerics_.rounding == Rounding::fp16_o2) {
@@ -131,6 +147,7 @@ class OnednnExecutor : public StageExecutor {
     for (size_t i = 0; i < layers_.size(); ++i) {
       pass.parameters_version =
           layers_[i].tensors.is_trained() ? parameters_version_ : frozen_version_;
+      const TraceSpan layer(context.trace, "forward", "forward ", names_[i]);
       plan.ops[i]->forward(pass);
     }
     plan.output_change.run(stream_);
@@ -138,6 +155,7 @@ class OnednnExecutor : public StageExecutor {
     StageResult result;
     result.output = plan.output;
     if (options_.last) {
+      const TraceSpan loss(context.trace, "forward", "forward loss");
       result.sums = sums_of(plan, context.training, batch.ignored);
     }
     if (context.training) {
@@ -152,9 +170,11 @@ class OnednnExecutor : public StageExecutor {
     const auto found = in_flight_.find(slot);
     TANDEM_CHECK(found != in_flight_.end(), "backward without forward");
     const FlushDenormals flush;
+    const TraceSpan span(context.trace, "backward", "backward");
     Plan& plan = *found->second;
     in_flight_.erase(found);
     if (options_.last) {
+      const TraceSpan loss(context.trace, "backward", "backward loss");
       loss_gradient(
           options_.loss, plan.output, plan.targets,
           context.loss_weight * context.loss_scale, plan.grad_output.data_ptr<float>());
@@ -251,9 +271,7 @@ class OnednnExecutor : public StageExecutor {
   void run_backward(
       Plan& plan, size_t index, const StepContext& context, GradientSink& sink) const {
     const BoundLayer& bound = layers_[index];
-    if (context.trace != nullptr && !bound.fused.layer.name.empty()) {
-      context.trace->mark("compute", "backward " + bound.fused.layer.name);
-    }
+    const TraceSpan span(context.trace, "backward", "backward ", names_[index]);
     plan.ops[index]->backward_parameters(accumulate_);
     for (const size_t slot : bound.slots) {
       sink.gradient_ready(slot);
@@ -276,6 +294,8 @@ class OnednnExecutor : public StageExecutor {
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<BoundLayer> layers_;
+  // Names of `layers_` in traces.
+  std::vector<std::string> names_;
   size_t first_with_gradient_;
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;

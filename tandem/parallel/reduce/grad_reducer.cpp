@@ -139,16 +139,15 @@ std::function<void()> GradReducer::sum(size_t bucket) {
 
 void GradReducer::launch_next() {
   const size_t bucket = next_++;
+  const TraceSpan span(
+      trace_, "reduce", "bucket ", std::to_string(bucket),
+      static_cast<int64_t>(sent_[bucket].nbytes()));
   pack(bucket);
-  if (trace_ != nullptr) {
-    trace_->mark(
-        "comm", "bucket " + std::to_string(bucket),
-        static_cast<int64_t>(sent_[bucket].nbytes()));
-  }
   arrivals_[bucket] = own_hook_ ? own_hook_(comm_, slices_[bucket]) : sum(bucket);
 }
 
 void GradReducer::finish() {
+  const TraceSpan span(trace_, "reduce", "finish reductions");
   while (next_ < buckets_.size()) {
     launch_next();
   }

@@ -46,7 +46,7 @@ class GradReducer : public GradientSink {
       bool during_backward, const WireFormat& wire = {});
 
   /// Prepares for the next reduction. Call it before the backward whose gradients are
-  /// reduced. `trace` may be null.
+  /// reduced. `trace` gets a span for the start of each reduction; it may be null.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;

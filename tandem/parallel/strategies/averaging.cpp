@@ -44,6 +44,7 @@ class Averaging : public Strategy {
     }
     const int64_t steps = options_.average_every;
     if (steps > 0 && (context.step + 1) % steps == 0) {
+      const TraceSpan span(context.trace, "update", "average");
       average();
     }
     return sums;

@@ -47,7 +47,7 @@ class DataParallel : public Strategy {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    start_gradients(parts_, micro_batches);
+    start_gradients(parts_, micro_batches, context.trace);
     const StepContext weighted = with_loss_weight(micro_batches, context);
     StepSums sums;
     if (micro_batches.empty()) {
@@ -112,9 +112,7 @@ class DataParallel : public Strategy {
 
   // All ranks have equal gradients here, so their GradScalers skip the same steps.
   void update(const StepContext& context) {
-    if (context.trace != nullptr) {
-      context.trace->mark("compute", "update");
-    }
+    const TraceSpan span(context.trace, "update", "update");
     StepScalars step = scalars_of(context);
     if (GradScaler* scaler = parts_.optimizer.scaler()) {
       scaler->unscale(parts_.arenas.gradients(), step);

@@ -37,16 +37,9 @@ class Hogwild : public Strategy {
     if (micro_batches.empty()) {
       return {};
     }
-    const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
     // Other ranks may have changed the parameters.
     notify_executor(parts_);
-    auto sums = local_step(options_, parts_, micro_batches, context);
-    if (context.trace != nullptr) {
-      const int64_t took = context.trace->now_us() - start;
-      context.trace->add(
-          {"step " + std::to_string(context.step + 1), "step", start, took, 0});
-    }
-    return sums;
+    return local_step(options_, parts_, micro_batches, context);
   }
 
   StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {

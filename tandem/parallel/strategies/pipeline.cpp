@@ -51,7 +51,7 @@ class Pipeline : public Strategy {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    start_gradients(parts_, micro_batches);
+    start_gradients(parts_, micro_batches, context.trace);
     const auto count = static_cast<int64_t>(micro_batches.size());
     StepContext weighted = context;
     if (micro_batches.empty()) {
@@ -197,6 +197,7 @@ class Pipeline : public Strategy {
   }
 
   void update(const StepContext& context) {
+    const TraceSpan span(context.trace, "update", "update");
     StepScalars step = scalars_of(context);
     norm_ =
         clip(options_, parts_.arenas, step, [this] { return norm_of_all_stages(); });

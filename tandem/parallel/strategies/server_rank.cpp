@@ -28,7 +28,7 @@ class Server : public ParameterServerRank {
   // The trainer calls it only for an asynchronous server.
   void leave_steps() override {
     while (num_left_ < num_workers()) {
-      if (auto* worker = next_push()) {
+      if (auto* worker = next_push(nullptr)) {
         take_push(*worker, context_);
       }
     }
@@ -53,10 +53,15 @@ class Server : public ParameterServerRank {
     bool waits = false;
   };
 
+  RpcRequest next_request(Trace* trace) {
+    const TraceSpan span(trace, "wait", "wait for a push");
+    return rpc().next();
+  }
+
   // Waits for the next request. Returns the worker that pushed and now waits for a
   // reply, or null if a worker left.
-  PerWorker* next_push() {
-    RpcRequest push = rpc().next();
+  PerWorker* next_push(Trace* trace) {
+    RpcRequest push = next_request(trace);
     if (push.message.header == kLeave) {
       push.reply({});
       ++num_left_;
@@ -89,15 +94,10 @@ class Server : public ParameterServerRank {
   // Makes one update with the gradients of all workers. Returns no sums, because
   // workers report their own sums.
   StepSums serve_together(const StepContext& context) {
-    Trace::Event event{"wait for pushes", "server"};
-    event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
     for (int64_t i = 0; i < num_workers(); ++i) {
-      next_push();
+      next_push(context.trace);
     }
-    if (context.trace != nullptr) {
-      event.duration_us = context.trace->now_us() - event.at_us;
-      context.trace->add(event);
-    }
+    const TraceSpan span(context.trace, "update", "update");
     add_up_gradients();
     update(context, context.step + 1);
     for (auto& worker : workers_) {
@@ -142,7 +142,7 @@ class Server : public ParameterServerRank {
     context_ = context;
     StepSums sums;
     while (pushes_ < steps_ * num_workers() && num_left_ < num_workers()) {
-      if (auto* worker = next_push()) {
+      if (auto* worker = next_push(context.trace)) {
         sums += take_push(*worker, context);
       }
     }
@@ -152,10 +152,12 @@ class Server : public ParameterServerRank {
   StepSums take_push(PerWorker& worker, const StepContext& context) {
     StepSums sums;
     if (has_gradients(worker)) {
+      const TraceSpan span(
+          context.trace, "update", "update of ", describe_push(worker, context.trace));
       sums += StepSums(worker.push.message.tensors[0]);
       take_gradients(worker, true);
       update(context, updates_before_ + ++updates_);
-      note_staleness(worker, context.trace);
+      ++updates_by_staleness_[worker.staleness];
     }
     ++pushes_;
     ++worker.clock;
@@ -180,14 +182,11 @@ class Server : public ParameterServerRank {
     }
   }
 
-  void note_staleness(const PerWorker& worker, Trace* trace) {
-    ++updates_by_staleness_[worker.staleness];
-    if (trace != nullptr) {
-      trace->mark(
-          "server",
-          fmt::format(
-              "update of rank {}, staleness {}", worker.push.from, worker.staleness));
-    }
+  static std::string describe_push(const PerWorker& worker, const Trace* trace) {
+    return trace == nullptr
+               ? ""
+               : fmt::format(
+                     "rank {}, staleness {}", worker.push.from, worker.staleness);
   }
 
   // Returns "staleness_updates", the numbers of updates with staleness 0, 1, 2, ...

@@ -21,7 +21,9 @@ class Worker : public ParameterServerRank {
         push.tensors.push_back(parts_.arenas.gradients().slice(range));
       }
     }
-    pull(exchange(std::move(push), context.trace));
+    const RpcMessage answer = exchange(std::move(push), context.trace);
+    const TraceSpan span(context.trace, "update", "pull");
+    pull(answer);
     return sums;
   }
 
@@ -44,15 +46,18 @@ class Worker : public ParameterServerRank {
   }
 
   RpcMessage exchange(RpcMessage push, Trace* trace) {
-    Trace::Event event{"push and pull", "comm"};
-    for (const auto& tensor : push.tensors) {
-      event.bytes += static_cast<int64_t>(tensor.nbytes());
-    }
-    event.at_us = trace != nullptr ? trace->now_us() : 0;
-    auto answer = rpc().call(kServer, std::move(push));
+    const TraceSpan span(trace, "wait", "wait push and pull");
+    std::shared_ptr<Trace::Operation> operation;
     if (trace != nullptr) {
-      event.duration_us = trace->now_us() - event.at_us;
-      trace->add(event);
+      int64_t bytes = 0;
+      for (const auto& tensor : push.tensors) {
+        bytes += static_cast<int64_t>(tensor.nbytes());
+      }
+      operation = trace->start_operation("rpc", "push and pull", bytes);
+    }
+    auto answer = rpc().call(kServer, std::move(push));
+    if (operation) {
+      operation->end();
     }
     return answer;
   }

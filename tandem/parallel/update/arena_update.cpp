@@ -58,7 +58,8 @@ void broadcast_state(Communicator& comm, Optimizer& optimizer) {
 }
 
 void start_gradients(
-    const StrategyParts& parts, const std::vector<Batch>& micro_batches) {
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches, Trace* trace) {
+  const TraceSpan span(trace, "update", "zero gradients");
   if (micro_batches.empty()) {
     parts.arenas.gradients().zero();
   } else {
@@ -93,7 +94,7 @@ int64_t count_in_loss(const std::vector<Batch>& micro_batches) {
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context) {
-  start_gradients(parts, micro_batches);
+  start_gradients(parts, micro_batches, context.trace);
   StepSums sums;
   NoSink no_sink;
   for (const auto& batch : micro_batches) {
@@ -110,6 +111,7 @@ StepSums local_step(
   weighted.loss_weight = loss_weight(
       parts.loss, count_in_loss(micro_batches), micro_batches.front().targets);
   const auto sums = add_up_gradients(parts, micro_batches, weighted);
+  const TraceSpan span(context.trace, "update", "update");
   StepScalars step = scalars_of(context);
   clip(options, parts.arenas, step, [&] { return own_gradient_norm(parts.arenas); });
   update_all(parts, step);

@@ -35,9 +35,9 @@ void update_all(const StrategyParts& parts, const StepScalars& step);
 void broadcast_state(Communicator& comm, Optimizer& optimizer);
 
 /// Prepares the gradients for a step: calls the executor's zero_gradients() if there
-/// are micro-batches, otherwise sets the gradients to zero.
+/// are micro-batches, otherwise sets the gradients to zero. `trace` may be null.
 void start_gradients(
-    const StrategyParts& parts, const std::vector<Batch>& micro_batches);
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches, Trace* trace);
 
 /// Calls the executor's parameters_changed() for all parameters, including frozen
 /// parameters.

@@ -1,44 +1,174 @@
 #include "tandem/train/report/trace_file.h"
 
 #include <ATen/ops/full.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tandem/base/files.h"
 
 namespace tandem {
 
 namespace {
 
-// Returns the time at which the trace began on the clock of the host, in microseconds.
-int64_t origin_us(const Trace& trace) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count() -
-         trace.now_us();
+using nlohmann::ordered_json;
+
+constexpr int kComputeRow = 0;
+constexpr int kFirstCommunicationRow = 1;
+
+struct Event {
+  Trace::Span span;
+  int row = kComputeRow;
+};
+
+// Assigns operations, which are in the order of their start, to rows in which they do
+// not overlap.
+std::vector<Event> in_rows(const std::vector<Trace::Span>& operations) {
+  std::vector<Event> events;
+  // Time at which the last operation of each row ends.
+  std::vector<int64_t> ends;
+  for (const auto& operation : operations) {
+    const auto free = std::find_if(ends.begin(), ends.end(), [&](int64_t end_ns) {
+      return end_ns <= operation.start_ns;
+    });
+    const auto row = free - ends.begin();
+    if (free == ends.end()) {
+      ends.push_back(0);
+    }
+    ends[static_cast<size_t>(row)] = operation.start_ns + operation.duration_ns;
+    events.push_back({operation, kFirstCommunicationRow + static_cast<int>(row)});
+  }
+  return events;
 }
 
-// Returns the events in a JSON list, without the brackets.
-std::string events_in(const std::string& list) {
-  return list.substr(1, list.rfind(']') - 1);
+std::vector<Event> events_of(const Trace& trace) {
+  std::vector<Event> events;
+  for (auto& span : trace.compute_spans()) {
+    events.push_back({std::move(span), kComputeRow});
+  }
+  const auto operations = in_rows(trace.operations());
+  events.insert(events.end(), operations.begin(), operations.end());
+  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.span.start_ns < b.span.start_ns;
+  });
+  return events;
+}
+
+double us_of(int64_t ns) {
+  return static_cast<double>(ns) / 1000;
+}
+
+ordered_json event_json(const Event& event, const TraceOwner& owner) {
+  ordered_json json = {
+      {"ph", "X"},
+      {"cat", event.span.category},
+      {"name", event.span.name},
+      {"pid", owner.rank},
+      {"tid", event.row},
+      {"ts", us_of(event.span.start_ns + owner.offset_ns)},
+      {"dur", us_of(event.span.duration_ns)},
+      {"args", ordered_json::object()}};
+  if (event.span.bytes > 0) {
+    json["args"]["bytes"] = event.span.bytes;
+  }
+  return json;
+}
+
+// Returns an event that sets a property of the rank (row 0) or of a row in the viewer.
+template <typename Value>
+ordered_json metadata(
+    const char* property, const char* key, const Value& value, int row,
+    const TraceOwner& owner) {
+  return {
+      {"ph", "M"},
+      {"name", property},
+      {"pid", owner.rank},
+      {"tid", row},
+      {"args", {{key, value}}}};
+}
+
+std::string name_of_row(int row) {
+  if (row == kComputeRow) {
+    return "compute";
+  }
+  return row == kFirstCommunicationRow ? "communication"
+                                       : fmt::format("communication {}", row);
+}
+
+// Returns the time at which the trace began on the clock of the host, in nanoseconds.
+int64_t origin_ns(const Trace& trace) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() -
+         trace.now_ns();
+}
+
+std::string file_of(int rank) {
+  return fmt::format("rank-{}.json", rank);
+}
+
+// Removes the files of an earlier run, which may have had more ranks.
+void prepare_directory(const std::string& directory) {
+  make_directories(directory);
+  for (const auto& name : list_directory(directory)) {
+    if (name.rfind("rank-", 0) == 0) {
+      remove_all(directory + "/" + name);
+    }
+  }
 }
 
 }  // namespace
 
-std::string trace_of_all_ranks(const Trace& trace, Communicator& comm) {
-  auto origin = at::full({1}, origin_us(trace), at::kLong);
+std::string trace_text(const Trace& trace, const TraceOwner& owner) {
+  const auto events = events_of(trace);
+  int last_row = kFirstCommunicationRow;
+  for (const auto& event : events) {
+    last_row = std::max(last_row, event.row);
+  }
+  std::vector<ordered_json> lines = {
+      metadata("process_name", "name", fmt::format("rank {}", owner.rank), 0, owner),
+      metadata("process_sort_index", "sort_index", owner.rank, 0, owner)};
+  for (int row = kComputeRow; row <= last_row; ++row) {
+    lines.push_back(metadata("thread_name", "name", name_of_row(row), row, owner));
+    lines.push_back(metadata("thread_sort_index", "sort_index", row, row, owner));
+  }
+  for (const auto& event : events) {
+    lines.push_back(event_json(event, owner));
+  }
+  // HTA finds the rank only if a space follows the colon.
+  std::string text = fmt::format(
+      R"({{"schemaVersion": 1,
+"distributedInfo": {{"backend": "{}", "rank": {}, "world_size": {}}},
+"displayTimeUnit": "ms",
+"traceEvents": [)",
+      owner.backend, owner.rank, owner.world_size);
+  const char* separator = "\n";
+  for (const auto& line : lines) {
+    text +=
+        separator + line.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    separator = ",\n";
+  }
+  return text + "\n]}\n";
+}
+
+void write_trace_files(
+    const Trace& trace, const std::string& directory, Communicator& comm) {
+  auto origin = at::full({1}, origin_ns(trace), at::kLong).to(comm.device());
   const int64_t own = origin.item<int64_t>();
-  comm.broadcast(origin, 0, "trace")->wait();
-  const int64_t offset = own - origin.item<int64_t>();
-  Trace shifted;
-  for (auto event : trace.events()) {
-    event.at_us += offset;
-    shifted.add(std::move(event));
+  comm.broadcast(origin, 0, "trace")->wait_on_host();
+  const std::string mine = trace_text(
+      trace, {comm.rank(), comm.size(), comm.backend(), own - origin.item<int64_t>()});
+  if (comm.rank() == 0) {
+    prepare_directory(directory);
   }
-  const std::string mine = events_in(shifted.to_json(comm.rank()));
-  std::string all;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const std::string events = comm.broadcast_text(mine, rank, "trace");
-    all += (all.empty() || events.empty() ? "" : ",\n") + events;
+    const std::string text = comm.broadcast_text(mine, rank, "trace");
+    if (comm.rank() == 0) {
+      replace_file(directory + "/" + file_of(rank), text);
+    }
   }
-  return "[" + all + "]\n";
 }
 
 }  // namespace tandem

@@ -27,10 +27,6 @@ class NotingCommunicator : public Communicator {
   int waits = 0;
   bool fails = false;
 
-  std::unique_ptr<Communicator> split(int) override {
-    return nullptr;
-  }
-
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     TANDEM_CHECK(op == ReduceOp::sum, "gradients are summed");
@@ -56,6 +52,9 @@ class NotingCommunicator : public Communicator {
     return nullptr;
   }
   WorkPtr do_recv(at::Tensor, int, int) override {
+    return nullptr;
+  }
+  std::unique_ptr<Communicator> do_split(int) override {
     return nullptr;
   }
 
@@ -204,16 +203,43 @@ TEST(GradReducer, ErrorNamesTheBucket) {
       testing::AllOf(HasSubstr("bucket 0"), HasSubstr("cable cut")));
 }
 
-TEST(GradReducer, TraceMarksEachBucketWithItsBytes) {
+TEST(GradReducer, TraceHasTheStartOfEachReductionWithItsBytes) {
   Reduction reduction;
   Trace trace;
   reduction.reducer.begin(&trace);
   reduction.reducer.finish();
-  const auto events = trace.events();
-  ASSERT_EQ(events.size(), 4u);
-  EXPECT_EQ(events[2].category, "comm");
-  EXPECT_EQ(events[2].name, "bucket 2");
-  EXPECT_EQ(events[2].bytes, 12);
+  const auto spans = trace.compute_spans();
+  ASSERT_EQ(spans.size(), 5u);
+  EXPECT_EQ(spans[0].name, "finish reductions");
+  EXPECT_EQ(spans[3].category, "reduce");
+  EXPECT_EQ(spans[3].name, "bucket 2");
+  EXPECT_EQ(spans[3].bytes, 12);
+}
+
+TEST(GradReducer, TraceOfTheGroupHasEachReductionItsLaunchAndItsWait) {
+  Reduction reduction;
+  Trace trace;
+  reduction.comm.set_trace(&trace);
+  reduction.reducer.begin(nullptr);
+  reduction.reducer.finish();
+  EXPECT_TRUE(trace.operations().empty()) << "outside of a section";
+  {
+    const TraceSection section(&trace, "user_annotation", "step");
+    reduction.reducer.begin(nullptr);
+    reduction.reducer.finish();
+  }
+  const auto operations = trace.operations();
+  ASSERT_EQ(operations.size(), 4u);
+  EXPECT_EQ(operations[2].category, "all_reduce");
+  EXPECT_EQ(operations[2].name, "bucket 2");
+  EXPECT_EQ(operations[2].bytes, 12);
+  const auto spans = trace.compute_spans();
+  ASSERT_EQ(spans.size(), 9u);
+  EXPECT_EQ(spans[0].name, "step");
+  EXPECT_EQ(spans[3].category, "launch");
+  EXPECT_EQ(spans[3].name, "launch bucket 2");
+  EXPECT_EQ(spans[7].category, "wait");
+  EXPECT_EQ(spans[7].name, "wait bucket 2");
 }
 
 }  // namespace tandem::grad_reducer_test
