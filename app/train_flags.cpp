@@ -126,7 +126,7 @@ void apply_command_line(
 // Makes ranks that were started again resume from the newest checkpoint, if the run has
 // one. A checkpoint that --resume names is used until then (RunCheckpoints).
 void resume_after_restart(RunConfig& config) {
-  if (restart_count() > 0 && config.output.resume.empty() &&
+  if (is_started_again() && config.output.resume.empty() &&
       !config.output.out.empty()) {
     config.output.resume = "auto";
   }

@@ -179,6 +179,7 @@ std::optional<HostEnding> HostAttempt::start() {
   for (const auto& more : {board_.variables(), restarts_.variables()}) {
     variables.insert(variables.end(), more.begin(), more.end());
   }
+  variables.push_back(attempt_variable(rendezvous_.attempt.number));
   if (token_ != nullptr) {
     variables.push_back(token_variable(token_->path()));
   }
@@ -227,21 +228,29 @@ HostEnding HostAttempt::run() {
 bool HostAttempt::must_end(bool failed) {
   if (is_first()) {
     exchange_.collect(rendezvous_.server.get());
-    admits_ = admits_ || (!failed && admits_newcomers());
+    if (!failed && options_.is_elastic() && admitted_.empty()) {
+      admit_newcomers();
+    }
   }
-  return watch_->must_end(failed || admits_) || admits_;
+  const bool admits = !admitted_.empty();
+  return watch_->must_end(failed || admits) || admits;
 }
 
-// Returns whether other hosts have joined and the ranks can end for them: tandem's
-// ranks must have made a step, since they could not save before.
-bool HostAttempt::admits_newcomers() {
-  if (!options_.is_elastic() || rendezvous_.newcomers().empty()) {
-    return false;
+// Admits hosts that have joined if the ranks can end for them: tandem's ranks must have
+// made a step, because they cannot save before.
+void HostAttempt::admit_newcomers() {
+  const auto newcomers = rendezvous_.newcomers();
+  if (newcomers.empty()) {
+    return;
   }
   const auto statuses = board_.read();
-  return std::all_of(statuses.begin(), statuses.end(), [](const auto& status) {
-    return status.pid == 0 || status.step >= 0;
-  });
+  const bool can_end =
+      std::all_of(statuses.begin(), statuses.end(), [](const auto& status) {
+        return status.pid == 0 || status.step >= 0;
+      });
+  if (can_end) {
+    admitted_ = newcomers;
+  }
 }
 
 bool HostAttempt::must_stop() const {
@@ -254,13 +263,13 @@ void HostAttempt::decide(HostEnding& verdict) {
     return;
   }
   const bool lost = options_.is_elastic() && watch_->has_lost_host();
-  if (!admits_ && !lost) {
+  if (admitted_.empty() && !lost) {
     restarts_.decide(verdict, last_step(board_));
     return;
   }
   verdict.again = true;
   verdict.reason = lost ? verdict.reason + "; the ranks start again on the other hosts"
-                        : "[launch] " + with_numbers("host", rendezvous_.newcomers()) +
+                        : "[launch] " + with_numbers("host", admitted_) +
                               " joined, so the ranks start again on all hosts";
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tandem/base/store/token.h"
 #include "tandem/launch/failure_file.h"
@@ -39,7 +40,7 @@ class HostAttempt {
   // Starts the ranks. Returns an ending if that fails.
   std::optional<HostEnding> start();
   bool must_end(bool failed);
-  bool admits_newcomers();
+  void admit_newcomers();
   bool must_stop() const;
   void decide(HostEnding& verdict);
   HostEnding finish(const HostEnding& mine);
@@ -58,8 +59,8 @@ class HostAttempt {
   StatusBoard board_;
   StatusExchange exchange_;
   std::optional<HostWatch> watch_;
-  // True if the ranks are ended because other hosts have joined.
-  bool admits_ = false;
+  // The hosts that have joined and for which the ranks are ended.
+  std::vector<int> admitted_;
 };
 
 }  // namespace tandem

@@ -14,6 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kCount = "TANDEM_RESTART_COUNT";
+constexpr const char* kAttemptNumber = "TANDEM_ATTEMPT";
 constexpr const char* kTorchCount = "TORCHELASTIC_RESTART_COUNT";
 constexpr const char* kCauses = "TANDEM_RESTART_CAUSES";
 constexpr int kMisuse = 2;
@@ -21,6 +22,10 @@ constexpr int kMostRepeats = 3;
 // Greatest number of causes that are passed to the ranks: an environment variable is
 // limited to 128 KiB.
 constexpr size_t kMostCauses = 20;
+
+int number_in_env(const char* name) {
+  return std::max(0, parse_number<int>(get_env(name).value_or("")).value_or(0));
+}
 
 std::string without_process_ids(const std::string& reason) {
   static const std::regex pid("pid [0-9]+");
@@ -30,9 +35,15 @@ std::string without_process_ids(const std::string& reason) {
 }  // namespace
 
 int restart_count() {
-  const auto own = get_env(kCount);
-  const auto text = own ? own : get_env(kTorchCount);
-  return std::max(0, parse_number<int>(text.value_or("")).value_or(0));
+  return std::max(number_in_env(kCount), number_in_env(kTorchCount));
+}
+
+bool is_started_again() {
+  return restart_count() > 0 || number_in_env(kAttemptNumber) > 0;
+}
+
+std::pair<std::string, std::string> attempt_variable(int number) {
+  return {kAttemptNumber, std::to_string(number)};
 }
 
 std::vector<std::string> restart_causes() {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/process.h"
@@ -15,9 +16,17 @@ namespace tandem {
 /// 0 for the first start.
 int restart_count();
 
+/// Returns whether the ranks of this process's run were started before, by the same
+/// launchers: after a failure, or because hosts joined or left.
+bool is_started_again();
+
 /// Reasons for the restarts of this process's run, in order, as its launcher passes
 /// them in an environment variable.
 std::vector<std::string> restart_causes();
+
+/// Returns the environment variable that passes the number of an attempt, from 0, to
+/// the ranks.
+std::pair<std::string, std::string> attempt_variable(int number);
 
 /// Decides whether the ranks of a run are started again after a failure. Host 0 decides
 /// for all hosts of a run.

@@ -66,7 +66,7 @@ void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
-  const bool goes_on = config_.output.resume == "auto" || restart_count() > 0 ||
+  const bool goes_on = config_.output.resume == "auto" || is_started_again() ||
                        config_.output.resume.rfind(checkpoints + "/", 0) == 0;
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
@@ -104,7 +104,7 @@ CheckpointContent RunCheckpoints::content(
 // --resume names.
 std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
-  const bool searches = path == "auto" || restart_count() > 0;
+  const bool searches = path == "auto" || is_started_again();
   if (searches && comm_.rank() == 0) {
     const auto newest = newest_whole_checkpoint(config_.output.out + "/checkpoints");
     path = newest.empty() && path != "auto" ? path : newest;

@@ -19,7 +19,7 @@ TEST(LaunchFlags, RefuseInvalidValues) {
       {{"--nproc", "none", "true"}, {"'none'", "1 to 4096"}},
       {{"--nnodes", "0", "true"}, {"--nnodes", "'0'", "1 to"}},
       {{"--nnodes", "x", "true"}, {"--nnodes", "'x'"}},
-      {{"--nnodes=1:4", "true"}, {"'1:4'", "one number"}},
+      {{"--nnodes=4:1", "true"}, {"'4:1'", "MIN at most MAX"}},
       {{"--master-port", "99999", "true"}, {"'99999'", "65535"}},
       {{"--grace-seconds", "-1", "true"}, {"-1", "--grace-seconds"}},
       {{"-m", "--no-python", "true"}, {"--module", "--no-python"}},
@@ -181,7 +181,7 @@ TEST(TorchrunVariables, NameTheVariableOfAnInvalidValue) {
   const BadVariable variables[] = {
       {"PET_NNODES", "x", "1 to 65536"},
       {"PET_NNODES", "0", "1 to 65536"},
-      {"PET_NNODES", "1:4", "one number"},
+      {"PET_NNODES", "4:1", "MIN at most MAX"},
       {"PET_NPROC_PER_NODE", "two", "1 to 4096, auto, cpu or gpu"},
       {"PET_NODE_RANK", "-1", "0 to 65535"},
       {"PET_MAX_RESTARTS", "-1", "0 to"},

@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ranks{"three", {"--nproc", "3"}, 3},
         Ranks{"averaging", {"--nproc", "4", "--strategy", "averaging"}, 4},
         Ranks{"sharded", {"--nproc", "3", "--optimizer-state", "sharded"}, 3}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& each) { return each.param.name; });
 
 TEST_F(Restart, NeedsARunDirectory) {
   const auto result = tandem_run(training({"--max-restarts", "1"}));
@@ -212,7 +212,7 @@ class RestartOnHosts : public Restart {
   // Trains on two hosts with two ranks each.
   Arguments training_on(
       const Hosts& hosts, int host, const std::string& name, const Arguments& more,
-      const char* epochs = "20") {
+      const char* epochs = "60") {
     return training(
         with(
             with({"--out", host == 0 ? out(name) : out("other-" + name)}, more),
