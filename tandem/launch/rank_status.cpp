@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
+#include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
 
@@ -144,14 +146,20 @@ Slot* map_own_slot() {
 // Returns this rank's slot; null if this thread cannot report.
 Slot* own_slot() {
   static Slot* const slot = map_own_slot();
+  static const auto rank = parse_number<int>(get_env("RANK").value_or(""));
+  // Other ranks of this process are threads.
+  if (slot == nullptr || thread_rank() != rank) {
+    return nullptr;
+  }
   static const auto reporter = std::this_thread::get_id();
-  return slot != nullptr && std::this_thread::get_id() == reporter ? slot : nullptr;
+  return std::this_thread::get_id() == reporter ? slot : nullptr;
 }
 
 // Calls `each` with the name and the value of each member of a RankStatus.
 template <typename Status, typename Each>
 void for_each_member(Status& status, const Each& each) {
   each("rank", status.rank);
+  each("host", status.host);
   each("pid", status.pid);
   each("activity", status.activity);
   each("suspended", status.suspended);
@@ -168,6 +176,15 @@ void for_each_member(Status& status, const Each& each) {
 }
 
 template <typename T>
+nlohmann::json json_of(const T& member) {
+  return member;
+}
+
+nlohmann::json json_of(const Activity& member) {
+  return name_of(member);
+}
+
+template <typename T>
 void set_member(const nlohmann::json& value, T& member) {
   value.get_to(member);
 }
@@ -175,6 +192,12 @@ void set_member(const nlohmann::json& value, T& member) {
 // JSON has no NaN and infinity; they are written as null.
 void set_member(const nlohmann::json& value, double& member) {
   member = value.is_null() ? std::nan("") : value.get<double>();
+}
+
+void set_member(const nlohmann::json& value, Activity& member) {
+  const auto* found = std::find(
+      std::begin(kActivities), std::end(kActivities), value.get<std::string>());
+  member = static_cast<Activity>(found - std::begin(kActivities));
 }
 
 template <typename Change>
@@ -204,8 +227,9 @@ std::string to_json(const std::vector<RankStatus>& statuses) {
   auto list = nlohmann::json::array();
   for (const auto& status : statuses) {
     nlohmann::json entry;
-    for_each_member(
-        status, [&](const char* name, const auto& member) { entry[name] = member; });
+    for_each_member(status, [&](const char* name, const auto& member) {
+      entry[name] = json_of(member);
+    });
     list.push_back(std::move(entry));
   }
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -219,6 +243,7 @@ std::vector<RankStatus> statuses_from_json(const std::string& text) {
       for_each_member(status, [&](const char* name, auto& member) {
         set_member(entry.at(name), member);
       });
+      status.host = printable(status.host);
       status.operation = printable(status.operation);
     }
   } catch (const nlohmann::json::exception&) {
@@ -255,6 +280,7 @@ std::vector<RankStatus> StatusBoard::read() const {
   for (int local = 0; local < num_ranks_; ++local) {
     statuses.push_back(status_of(
         copy_of(static_cast<const Slot*>(slots_)[local]), first_rank_ + local));
+    statuses.back().host = host_name();
   }
   return statuses;
 }

@@ -12,6 +12,9 @@ namespace tandem {
 
 /// Work that a rank does.
 enum class Activity : int32_t { starting, data, training, evaluation, saving };
+constexpr Activity kAllActivities[] = {
+    Activity::starting, Activity::data, Activity::training, Activity::evaluation,
+    Activity::saving};
 
 /// Returns the name of an activity, such as "saving".
 const char* name_of(Activity activity);
@@ -19,6 +22,8 @@ const char* name_of(Activity activity);
 /// Activity, wait and figures of a rank at one moment. Times are in seconds.
 struct RankStatus {
   int rank = 0;
+  // Name of the rank's host, "" if it is unknown.
+  std::string host;
   // 0 if the rank has not reported: it is still starting, or it does not use tandem.
   pid_t pid = 0;
   Activity activity = Activity::starting;
@@ -72,9 +77,9 @@ class StatusBoard {
 };
 
 // The following functions report the status of this rank to the launcher. They do
-// nothing if tandem's launcher did not start this process. Only the thread that calls
-// one of them first can report; calls of other threads do nothing, so ranks that are
-// threads report once. Each call takes some 20 ns.
+// nothing if tandem's launcher did not start this process. Only the first thread that
+// has the rank of this process (thread_rank(), base/log.h) and calls one of them can
+// report. If ranks are threads, this is the first of them. Each call takes some 20 ns.
 
 void report_activity(Activity activity);
 /// Reports that a step has ended: `epoch` from 0, `step` since the run began.

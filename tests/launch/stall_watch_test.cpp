@@ -5,6 +5,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <thread>
+
+#include "tandem/base/host.h"
+#include "tandem/base/log.h"
 
 namespace tandem::stall_watch_test {
 
@@ -103,7 +107,13 @@ TEST(RankStatus, SurvivesConversionToJson) {
 
 // The functions for ranks use the memory that the environment of their process names,
 // so that they run in a process of their own.
-void report_as_rank_1() {
+void report_as_rank_5() {
+  // Another rank of this process, which may report first, has no effect.
+  std::thread([] {
+    set_thread_rank(6, 7);
+    report_step(3, 10);
+  }).join();
+  set_thread_rank(5, 7);
   report_activity(Activity::saving);
   report_step(2, 9);
   report_values(0.5, 0.1, 1000);
@@ -122,14 +132,17 @@ TEST(StatusBoard, ShowsWhatARankReported) {
   const auto variables = board.variables();
   setenv(variables[0].first.c_str(), variables[0].second.c_str(), 1);
   setenv("LOCAL_RANK", "1", 1);
-  EXPECT_EXIT(report_as_rank_1(), testing::ExitedWithCode(0), "");
+  setenv("RANK", "5", 1);
+  EXPECT_EXIT(report_as_rank_5(), testing::ExitedWithCode(0), "");
   unsetenv(variables[0].first.c_str());
   unsetenv("LOCAL_RANK");
+  unsetenv("RANK");
   const auto statuses = board.read();
   EXPECT_EQ(statuses[0].pid, 0);
   EXPECT_EQ(statuses[2].pid, 0);
   const auto& rank = statuses[1];
   EXPECT_EQ(rank.rank, 5);
+  EXPECT_EQ(rank.host, host_name());
   EXPECT_NE(rank.pid, 0);
   EXPECT_EQ(rank.activity, Activity::saving);
   EXPECT_EQ(rank.operation, "all_reduce #4 (loss)");
