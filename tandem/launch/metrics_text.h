@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/launch/run_status.h"
+
+namespace tandem {
+
+/// Returns the status of a run in the text format of Prometheus, version 0.0.4. Values
+/// that are not known yet, such as the loss before the first report, have no sample.
+std::string metrics_text(const RunStatus& status);
+
+}  // namespace tandem
