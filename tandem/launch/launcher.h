@@ -24,6 +24,9 @@ struct LaunchOptions {
 
   // Number of ranks on this host.
   int nproc_per_node = 1;
+  // Number of ranks in each process, for the metrics. The launcher treats a process as
+  // one rank.
+  int ranks_per_process = 1;
 
   // Number of hosts, and number of this host. On several hosts, all ranks connect to
   // master_addr:master_port, where the launcher of host 0 listens.
@@ -80,6 +83,14 @@ struct LaunchOptions {
   // 0: never.
   double stall_seconds = 30;
 
+  // Address and port at which the launcher of host 0 serves the statuses of all ranks
+  // over HTTP (launch/status_server.h); port 0: none.
+  std::string metrics_address = "127.0.0.1";
+  int metrics_port = 0;
+  // Directory of the run. The launcher of host 0 serves the statuses of all ranks at
+  // this directory's local socket (launch/status_sockets.h); "": none.
+  std::string out;
+
   // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of
   // ranks on this host.
   int64_t threads = 0;
@@ -89,6 +100,9 @@ struct LaunchOptions {
 
   bool is_elastic() const {
     return min_nnodes > 0 && min_nnodes < nnodes;
+  }
+  int world_size() const {
+    return nnodes * nproc_per_node * ranks_per_process;
   }
   /// Returns whether the ranks may be started again.
   bool restarts() const {
