@@ -81,6 +81,14 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
          "seconds of waiting after which the ranks that others wait for are named, if "
          "the ranks use tandem's communicators; 0: never")
       ->check(number(0, 1e6));
+  app.add_option(
+      "--metrics-address,--metrics_address", options.metrics_address,
+      "address of host 0 at which metrics are served");
+  app.add_option(
+         "--metrics-port,--metrics_port", options.metrics_port,
+         "port at which the launcher of host 0 serves metrics for Prometheus at "
+         "/metrics, and statuses of ranks as JSON at /status; 0: none")
+      ->check(whole_number(0, 65535));
   app.add_flag(
       "--standalone", flags.standalone, "one host and a free port (the default)");
   app.add_flag(

@@ -82,14 +82,25 @@ void fetch_missing(
   }
 }
 
+void warn_of_flags_without_effect(const RunConfig& config) {
+  if (config.ranks.max_restarts > 0) {
+    log_warning(
+        "[launch] --max-restarts has no effect, because another launcher started the "
+        "ranks; use the restarts of that launcher");
+  }
+  if (config.ranks.metrics_port > 0) {
+    log_warning(
+        "[launch] no metrics are served, because another launcher started the ranks; "
+        "leave out --metrics-port");
+  }
+}
+
 // Replaces this process with the worker, as a rank of another launcher.
 [[noreturn]] void become_rank(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
-  if (config.ranks.max_restarts > 0 && env.rank == 0) {
-    log_warning(
-        "[launch] --max-restarts has no effect, because another launcher started the "
-        "ranks; use the restarts of that launcher");
+  if (env.rank == 0) {
+    warn_of_flags_without_effect(config);
   }
   exec_program(
       worker_command(config, arguments),
@@ -101,9 +112,15 @@ int num_processes_here(const RunConfig& config) {
   return config.ranks.kind == RankKind::thread ? 1 : config.num_ranks_here();
 }
 
-// Returns whether the ranks are in one process, which needs no launcher.
+// Returns whether the ranks are in one process.
 bool is_one_process(const RunConfig& config) {
   return num_processes_here(config) == 1 && config.ranks.nnodes == 1;
+}
+
+// Returns whether this process must remain as the launcher while the ranks train.
+bool needs_launcher(const RunConfig& config) {
+  return !is_one_process(config) || config.ranks.max_restarts > 0 ||
+         config.ranks.metrics_port > 0;
 }
 
 // Starts to read the data for the workers. Returns null if the ranks are processes and
@@ -124,6 +141,7 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
 LaunchOptions launch_options(const RunConfig& config) {
   LaunchOptions options;
   options.nproc_per_node = num_processes_here(config);
+  options.ranks_per_process = config.num_ranks_here() / options.nproc_per_node;
   options.nnodes = static_cast<int>(config.ranks.nnodes);
   options.min_nnodes = static_cast<int>(config.ranks.min_nnodes);
   options.node_rank = static_cast<int>(config.ranks.node_rank);
@@ -136,6 +154,9 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.stop_grace_seconds = config.ranks.grace_seconds;
   options.max_restarts = static_cast<int>(config.ranks.max_restarts);
   options.stall_seconds = config.ranks.stall_warning;
+  options.metrics_address = config.ranks.metrics_address;
+  options.metrics_port = static_cast<int>(config.ranks.metrics_port);
+  options.out = config.output.out;
   options.threads = config.exec.threads;
   options.fork_server = true;
   options.first_rank_owns_terminal = true;
@@ -155,8 +176,8 @@ void warn_of_ranks(const RunConfig& config) {
   }
 }
 
-// Starts the ranks of this host. If one process contains all ranks, replaces this
-// process with the worker.
+// Starts the ranks of this host. Replaces this process with the worker if that needs no
+// launcher.
 void train_here(const RunConfig& config, const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);
@@ -164,7 +185,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   warn_of_ranks(config);
   const auto reader = read_for_workers(config);
   const auto variables = reader ? reader->variables() : Variables();
-  if (is_one_process(config) && config.ranks.max_restarts == 0) {
+  if (!needs_launcher(config)) {
     become_only_worker(config, arguments, variables);
   }
   LaunchOptions options = launch_options(config);

@@ -159,11 +159,12 @@ LaunchOptions with_members(LaunchOptions options, const std::vector<int>& member
 
 HostAttempt::HostAttempt(
     const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-    Restarts& restarts, LogDirectory* logs)
+    Restarts& restarts, LogDirectory* logs, StatusServer& status)
     : options_(options),
       token_(token),
       restarts_(restarts),
       logs_(logs),
+      status_(status),
       memory_kills_(num_memory_kills()),
       // Ranks that end because hosts have joined need time to save.
       supervisor_(
@@ -227,7 +228,10 @@ HostEnding HostAttempt::run() {
 
 bool HostAttempt::must_end(bool failed) {
   if (is_first()) {
-    exchange_.collect(rendezvous_.server.get());
+    if (auto ranks = exchange_.collect(rendezvous_.server.get())) {
+      status_.publish(
+          status_now(here_.world_size(), restarts_.count(), std::move(*ranks)));
+    }
     if (!failed && options_.is_elastic() && admitted_.empty()) {
       admit_newcomers();
     }

@@ -14,6 +14,7 @@
 #include "tandem/launch/rendezvous.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status_exchange.h"
+#include "tandem/launch/status_server.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {
@@ -23,11 +24,12 @@ class HostAttempt {
  public:
   /// Waits for other hosts as Rendezvous does, and throws its errors. `token`: null on
   /// one host. `restarts` decides on host 0 whether the ranks start again. `logs`: null
-  /// for no log files. The arguments must outlive the object. Blocks the signals that
-  /// stop a run (Supervisor).
+  /// for no log files. On host 0, `status` gets the statuses of all ranks once a
+  /// second. The arguments must outlive the object. Blocks the signals that stop a run
+  /// (Supervisor).
   HostAttempt(
       const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-      Restarts& restarts, LogDirectory* logs);
+      Restarts& restarts, LogDirectory* logs, StatusServer& status);
 
   /// Starts the ranks, and returns how the ranks of all hosts ended. Throws ConfigError
   /// if their program cannot be executed.
@@ -49,6 +51,7 @@ class HostAttempt {
   const TokenFile* token_;
   Restarts& restarts_;
   LogDirectory* logs_;
+  StatusServer& status_;
   int64_t memory_kills_;
   Supervisor supervisor_;
   const Rendezvous rendezvous_;

@@ -19,6 +19,8 @@
 #include "tandem/launch/host_attempt.h"
 #include "tandem/launch/log_directory.h"
 #include "tandem/launch/restarts.h"
+#include "tandem/launch/status_server.h"
+#include "tandem/launch/status_sockets.h"
 
 namespace tandem {
 
@@ -28,7 +30,7 @@ namespace {
 // connection to the store, and another pipe while it starts. With torchrun's services,
 // it may also need two log files. kOurs is the number of other files of the launcher.
 void check_open_files(const LaunchOptions& options) {
-  constexpr int64_t kOurs = 20;
+  constexpr int64_t kOurs = 32;
   const int64_t per_rank = options.torchrun ? 6 : 4;
   const int64_t remote =
       options.node_rank == 0 ? (options.nnodes - 1) * (options.nproc_per_node + 1) : 1;
@@ -150,6 +152,12 @@ void launch_ranks(const LaunchOptions& options) {
   if (options.torchrun) {
     logs.emplace(options.torchrun->logs, options.run);
   }
+  // Serves until the run ends, so the port stays open while the ranks start again.
+  StatusServer status(listen_for_status(options));
+  const auto publish = [&] {
+    status.publish(status_now(options.world_size(), restarts.count(), {}));
+  };
+  publish();
   for (Attempt next;; ++next.number) {
     next.restarts = restarts.count();
     // The first wait for host 0 is before the supervisor blocks signals, because it may
@@ -159,7 +167,7 @@ void launch_ranks(const LaunchOptions& options) {
     restarts.set_count(next.restarts);
     HostAttempt attempt(
         options, file ? &*file : nullptr, std::move(meeting), restarts,
-        logs ? &*logs : nullptr);
+        logs ? &*logs : nullptr, status);
     const auto ending = attempt.run();
     if (!ending.again) {
       if (ending.code != 0) {
@@ -168,6 +176,7 @@ void launch_ranks(const LaunchOptions& options) {
       return;
     }
     log_warning(ending.reason);
+    publish();
     if (options.node_rank == 0) {
       pause_before_restart(restarts.delay());
     }

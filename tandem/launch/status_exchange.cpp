@@ -1,7 +1,5 @@
 #include "tandem/launch/status_exchange.h"
 
-#include <utility>
-
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 
@@ -32,9 +30,9 @@ bool StatusExchange::is_due() {
   return true;
 }
 
-void StatusExchange::collect(StoreServer* server) {
+std::optional<std::vector<RankStatus>> StatusExchange::collect(StoreServer* server) {
   if (!is_due()) {
-    return;
+    return std::nullopt;
   }
   auto all = board_.read();
   bool complete = true;
@@ -51,8 +49,7 @@ void StatusExchange::collect(StoreServer* server) {
       server->set(kStall, line);
     }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  statuses_ = std::move(all);
+  return all;
 }
 
 void StatusExchange::tell(StoreClient& client) {
@@ -69,11 +66,6 @@ void StatusExchange::tell(StoreClient& client) {
     line_ = line;
     log_info(line);
   }
-}
-
-std::vector<RankStatus> StatusExchange::statuses() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return statuses_;
 }
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,15 +20,12 @@ class StatusExchange {
   /// number of this host of `nnodes`. A wait of `stall_seconds` is logged; 0: none.
   StatusExchange(const StatusBoard& board, int node, int nnodes, double stall_seconds);
 
-  /// Host 0 calls it often. Does nothing unless a second has passed. `server` is null
-  /// in a run on one host.
-  void collect(StoreServer* server);
+  /// Host 0 calls it often. Returns the statuses of all ranks, in order of rank, once a
+  /// second, and nullopt otherwise. `server` is null in a run on one host.
+  std::optional<std::vector<RankStatus>> collect(StoreServer* server);
 
   /// The other hosts call it often. Does nothing unless a second has passed.
   void tell(StoreClient& client);
-
-  /// Returns the statuses that host 0 collected last, in order of rank. Thread-safe.
-  std::vector<RankStatus> statuses() const;
 
  private:
   bool is_due();
@@ -40,8 +37,6 @@ class StatusExchange {
   // The last logged line of host 0.
   std::string line_;
   std::chrono::steady_clock::time_point next_{};
-  mutable std::mutex mutex_;
-  std::vector<RankStatus> statuses_;
 };
 
 }  // namespace tandem

@@ -43,6 +43,9 @@ struct RankOptions {
   int64_t max_restarts = 0;
   // Wait of a rank, in seconds, that the launcher reports; 0: none.
   double stall_warning = 30;
+  // Address and port at which the launcher of host 0 serves metrics; port 0: none.
+  std::string metrics_address = "127.0.0.1";
+  int64_t metrics_port = 0;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -103,6 +106,20 @@ struct RankOptions {
             "seconds of waiting after which the launcher names the ranks that others "
             "wait for; 0: never")
         .between(0, 1e6)
+        .of_one_start();
+    table
+        .add(
+            "metrics_address", &O::metrics_address,
+            "address of host 0 at which metrics are served")
+        .local()
+        .of_one_start();
+    table
+        .add(
+            "metrics_port", &O::metrics_port,
+            "port at which the launcher of host 0 serves metrics for Prometheus at "
+            "/metrics, and statuses of ranks as JSON at /status; 0: none")
+        .between(0, 65535)
+        .local()
         .of_one_start();
   }
 };
