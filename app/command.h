@@ -21,6 +21,7 @@ struct Command {
 // Commands that start in `tandem`, which does not link LibTorch.
 int run_train(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
+int run_top(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_compare(const Arguments& arguments);

@@ -17,6 +17,7 @@ int show_version(const Arguments& arguments) {
 const std::vector<Command> kCommands = {
     {"train", "train a model on one or more ranks", &run_train},
     {"launch", "start your program several times, as torchrun does", &run_launch},
+    {"top", "show what the ranks of a run do", &run_top},
     {"recipes", "list recipes", &run_recipes},
     {"compare", "run recipes and write one table and report", &run_compare},
     {"scaling", "run recipes on several numbers of ranks", &run_scaling},

@@ -18,7 +18,7 @@ TEST(Program, HelpNamesEveryCommand) {
   EXPECT_TRUE(help.status.ok());
   for (const char* command :
        {"train", "launch", "eval", "predict", "export", "data", "model", "recipes",
-        "bench", "doctor"}) {
+        "bench", "doctor", "  top "}) {
     EXPECT_THAT(help.output, HasSubstr(command));
   }
 }

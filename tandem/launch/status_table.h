@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/launch/run_status.h"
+
+namespace tandem {
+
+/// Returns a table for people: a line about the run, a line of headings, and a line for
+/// each rank.
+std::string status_table(const RunStatus& status);
+
+}  // namespace tandem
