@@ -13,9 +13,9 @@
 #include "tandem/base/files.h"
 #include "tandem/base/output.h"
 #include "tandem/base/terminal.h"
-#include "tandem/launch/status_client.h"
-#include "tandem/launch/status_sockets.h"
-#include "tandem/launch/status_table.h"
+#include "tandem/launch/status/status_client.h"
+#include "tandem/launch/status/status_sockets.h"
+#include "tandem/launch/status/status_table.h"
 
 namespace tandem::app {
 

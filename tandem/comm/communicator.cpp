@@ -10,7 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
 #include "tandem/core/trace.h"
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 
 namespace tandem {
 

@@ -2,7 +2,7 @@
 
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/launch/torchrun_options.h"
+#include "tandem/launch/logs/torchrun_options.h"
 
 namespace tandem {
 

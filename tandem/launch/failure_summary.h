@@ -4,7 +4,7 @@
 
 #include "tandem/launch/failure_file.h"
 #include "tandem/launch/host_ending.h"
-#include "tandem/launch/log_directory.h"
+#include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {

@@ -9,12 +9,12 @@
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
-#include "tandem/launch/log_directory.h"
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/rendezvous.h"
 #include "tandem/launch/restarts.h"
-#include "tandem/launch/status_exchange.h"
-#include "tandem/launch/status_server.h"
+#include "tandem/launch/status/rank_status.h"
+#include "tandem/launch/status/status_exchange.h"
+#include "tandem/launch/status/status_server.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {

@@ -17,10 +17,10 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/launch/host_attempt.h"
-#include "tandem/launch/log_directory.h"
+#include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/restarts.h"
-#include "tandem/launch/status_server.h"
-#include "tandem/launch/status_sockets.h"
+#include "tandem/launch/status/status_server.h"
+#include "tandem/launch/status/status_sockets.h"
 
 namespace tandem {
 
@@ -90,6 +90,22 @@ void check(const LaunchOptions& options) {
   TANDEM_CHECK(
       !options.fork_server || options.local_rank_at == 0,
       "a fork server gives all ranks one command");
+}
+
+// Returns the sockets at which a launcher serves the status of its run: none on other
+// hosts than host 0. Throws as listen_for_metrics().
+std::vector<Socket> listen_for_status(const LaunchOptions& options) {
+  std::vector<Socket> listeners;
+  if (options.node_rank == 0 && options.metrics_port > 0) {
+    listeners.push_back(
+        listen_for_metrics(options.metrics_address, options.metrics_port));
+  }
+  if (options.node_rank == 0 && !options.out.empty()) {
+    if (auto listener = listen_for_run(options.out)) {
+      listeners.push_back(std::move(listener));
+    }
+  }
+  return listeners;
 }
 
 // Waits before the next attempt. Throws Error if a signal stops the launcher.

@@ -7,7 +7,7 @@
 
 #include "tandem/base/process.h"
 #include "tandem/base/store/token.h"
-#include "tandem/launch/torchrun_options.h"
+#include "tandem/launch/logs/torchrun_options.h"
 
 namespace tandem {
 
@@ -84,11 +84,11 @@ struct LaunchOptions {
   double stall_seconds = 30;
 
   // Address and port at which the launcher of host 0 serves the statuses of all ranks
-  // over HTTP (launch/status_server.h); port 0: none.
+  // over HTTP (launch/status/status_server.h); port 0: none.
   std::string metrics_address = "127.0.0.1";
   int metrics_port = 0;
   // Directory of the run. The launcher of host 0 serves the statuses of all ranks at
-  // this directory's local socket (launch/status_sockets.h); "": none.
+  // this directory's local socket (launch/status/status_sockets.h); "": none.
   std::string out;
 
   // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of

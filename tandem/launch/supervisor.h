@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tandem/base/process.h"
-#include "tandem/launch/rank_output.h"
-#include "tandem/launch/stream_sink.h"
+#include "tandem/launch/logs/rank_output.h"
+#include "tandem/launch/logs/stream_sink.h"
 
 namespace tandem {
 

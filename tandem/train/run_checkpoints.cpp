@@ -10,8 +10,8 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/rank_files.h"
 #include "tandem/checkpoint/resume_settings.h"
-#include "tandem/launch/rank_status.h"
 #include "tandem/launch/restarts.h"
+#include "tandem/launch/status/rank_status.h"
 #include "tandem/train/checkpoint_facts.h"
 
 namespace tandem {

@@ -17,7 +17,7 @@
 #include "tandem/data/data_parts.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/normalization.h"
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/update/arena_update.h"
 #include "tandem/train/agreement/agreement.h"

@@ -1,4 +1,4 @@
-#include "tandem/launch/log_directory.h"
+#include "tandem/launch/logs/log_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

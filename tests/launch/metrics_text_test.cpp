@@ -1,4 +1,4 @@
-#include "tandem/launch/metrics_text.h"
+#include "tandem/launch/status/metrics_text.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/rank_output.h"
+#include "tandem/launch/logs/rank_output.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/stall_watch.h"
+#include "tandem/launch/status/stall_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

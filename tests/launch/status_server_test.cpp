@@ -1,4 +1,4 @@
-#include "tandem/launch/status_server.h"
+#include "tandem/launch/status/status_server.h"
 
 #include <gmock/gmock.h>
 
@@ -7,8 +7,8 @@
 
 #include "exposition.h"
 #include "http_client.h"
-#include "tandem/launch/status_client.h"
-#include "tandem/launch/status_sockets.h"
+#include "tandem/launch/status/status_client.h"
+#include "tandem/launch/status/status_sockets.h"
 #include "tests/base/test_tools.h"
 #include "tests/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/stream_sink.h"
+#include "tandem/launch/logs/stream_sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "tandem/comm/rpc/rpc.h"
 
 #include "tandem/base/error.h"
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 
 namespace tandem {
 

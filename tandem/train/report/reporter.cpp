@@ -10,7 +10,7 @@
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/sampler.h"
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 
 #include "hosts.h"
 #include "tandem/base/host.h"
-#include "tandem/launch/status_sockets.h"
+#include "tandem/launch/status/status_sockets.h"
 #include "tests/base/test_tools.h"
 #include "tests/launch/exposition.h"
 #include "tests/launch/http_client.h"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "tandem/launch/stream_sink.h"
-#include "tandem/launch/torchrun_options.h"
+#include "tandem/launch/logs/stream_sink.h"
+#include "tandem/launch/logs/torchrun_options.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/run_status.h"
+#include "tandem/launch/status/run_status.h"
 
 #include <algorithm>
 #include <chrono>

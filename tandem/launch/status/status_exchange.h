@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tandem/base/store/store.h"
-#include "tandem/launch/rank_status.h"
-#include "tandem/launch/stall_watch.h"
+#include "tandem/launch/status/rank_status.h"
+#include "tandem/launch/status/stall_watch.h"
 
 namespace tandem {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tandem/launch/log_file.h"
-#include "tandem/launch/rank_output.h"
+#include "tandem/launch/logs/log_file.h"
+#include "tandem/launch/logs/rank_output.h"
 
 namespace tandem {
 

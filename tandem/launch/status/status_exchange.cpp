@@ -1,4 +1,4 @@
-#include "tandem/launch/status_exchange.h"
+#include "tandem/launch/status/status_exchange.h"
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tandem/base/store/socket.h"
-#include "tandem/launch/run_status.h"
+#include "tandem/launch/status/run_status.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/status_server.h"
+#include "tandem/launch/status/status_server.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "tandem/base/text.h"
-#include "tandem/launch/metrics_text.h"
-#include "tandem/launch/status_sockets.h"
+#include "tandem/launch/status/metrics_text.h"
+#include "tandem/launch/status/status_sockets.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/status_table.h"
+#include "tandem/launch/status/status_table.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/stream_sink.h"
+#include "tandem/launch/logs/stream_sink.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tandem/launch/status_sockets.h"
+#include "tandem/launch/status/status_sockets.h"
 
 #include <fmt/core.h>
 #include <netdb.h>
@@ -91,20 +91,6 @@ Socket listen_for_run(const std::string& directory) {
   const bool listens = bind(listener.fd(), name.get(), name.size) == 0 &&
                        listen(listener.fd(), SOMAXCONN) == 0;
   return listens ? std::move(listener) : Socket();
-}
-
-std::vector<Socket> listen_for_status(const LaunchOptions& options) {
-  std::vector<Socket> listeners;
-  if (options.node_rank == 0 && options.metrics_port > 0) {
-    listeners.push_back(
-        listen_for_metrics(options.metrics_address, options.metrics_port));
-  }
-  if (options.node_rank == 0 && !options.out.empty()) {
-    if (auto listener = listen_for_run(options.out)) {
-      listeners.push_back(std::move(listener));
-    }
-  }
-  return listeners;
 }
 
 Socket connect_to_run(const std::string& directory) {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tandem/launch/run_status.h"
+#include "tandem/launch/status/run_status.h"
 
 namespace tandem {
 

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "tandem/base/store/socket.h"
-#include "tandem/launch/launcher.h"
 
 namespace tandem {
 
@@ -17,10 +15,6 @@ Socket listen_for_metrics(const std::string& address, int port);
 /// with the process. Only processes of the same container can connect. Returns an empty
 /// Socket if another process listens there.
 Socket listen_for_run(const std::string& directory);
-
-/// Returns the sockets at which a launcher serves the status of its run: none on other
-/// hosts than host 0. Throws as listen_for_metrics().
-std::vector<Socket> listen_for_status(const LaunchOptions& options);
 
 /// Connects to the local socket of a run directory. Returns an empty Socket if no
 /// process of this user or of root listens there.

@@ -1,4 +1,4 @@
-#include "tandem/launch/log_file.h"
+#include "tandem/launch/logs/log_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 
 namespace tandem {
 

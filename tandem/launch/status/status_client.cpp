@@ -1,4 +1,4 @@
-#include "tandem/launch/status_client.h"
+#include "tandem/launch/status/status_client.h"
 
 #include <string>
 

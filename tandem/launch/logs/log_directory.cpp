@@ -1,4 +1,4 @@
-#include "tandem/launch/log_directory.h"
+#include "tandem/launch/logs/log_directory.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "tandem/launch/rank_status.h"
+#include "tandem/launch/status/rank_status.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
