@@ -20,7 +20,6 @@ namespace tandem {
 namespace {
 
 // Exit code of a ConfigError.
-constexpr int kExitMisused = 2;
 
 void write_for(
     const Supervisor::Ending& ending, const std::string& message,
@@ -73,10 +72,12 @@ void complete_error_files(
   }
 }
 
-bool needs_summary(const HostEnding& ending, const Circumstances& when) {
+bool needs_summary(
+    const HostEnding& ending, const Circumstances& when, bool have_reported) {
   const bool failed = ending.cause == Cause::lost || ending.cause == Cause::own_error ||
                       ending.cause == Cause::killed;
-  return failed && when.stop_signal == 0 && ending.code != kExitMisused;
+  return failed && when.stop_signal == 0 &&
+         !(have_reported && ending.code == kExitMisuse);
 }
 
 void summarize_failure(

@@ -21,8 +21,10 @@ void complete_error_files(
     std::vector<FailureReport>& reports);
 
 /// Returns whether a rank of this host failed, so that a summary is useful. Returns
-/// false if a signal stopped the run, or if the ranks reported an invalid setting.
-bool needs_summary(const HostEnding& ending, const Circumstances& when);
+/// false if a signal stopped the run, or if the ranks reported an invalid setting:
+/// `have_reported` is true if ranks wrote to their FailureFile.
+bool needs_summary(
+    const HostEnding& ending, const Circumstances& when, bool have_reported);
 
 /// Prints a block about the rank that failed first to standard error: rank, host,
 /// process, status, time, error file, and the rank's last lines that are not on the

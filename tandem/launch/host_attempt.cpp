@@ -212,12 +212,14 @@ HostEnding HostAttempt::run() {
       supervisor_.stop_signal(), num_memory_kills() > memory_kills_, here_.nnodes > 1,
       !watch_->lost().empty()};
   auto errors = failures_.read();
+  const bool have_reported = !errors.empty();
   if (logs_ != nullptr) {
     complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   }
   const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
   const auto ending = finish(mine);
-  const bool ends_here = !ending.again && !failed_start && needs_summary(mine, when) &&
+  const bool ends_here = !ending.again && !failed_start &&
+                         needs_summary(mine, when, have_reported) &&
                          ending.reason.rfind(mine.reason, 0) == 0;
   if (logs_ != nullptr && ends_here) {
     const auto* first = first_failure(endings, errors, when);
@@ -248,10 +250,9 @@ void HostAttempt::admit_newcomers() {
     return;
   }
   const auto statuses = board_.read();
-  const bool can_end =
-      std::all_of(statuses.begin(), statuses.end(), [](const auto& status) {
-        return status.pid == 0 || status.step >= 0;
-      });
+  const bool can_end = std::all_of(
+      statuses.begin(), statuses.end(),
+      [](const auto& status) { return status.pid == 0 || status.step >= 0; });
   if (can_end) {
     admitted_ = newcomers;
   }

@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// Exit code of a program that was called with invalid arguments or settings.
+constexpr int kExitMisuse = 2;
+
 /// Causes for the end of a host's ranks. If several causes apply to a run, the largest
 /// value is most likely the reason why the run ended.
 enum class Cause {

@@ -17,7 +17,6 @@ constexpr const char* kCount = "TANDEM_RESTART_COUNT";
 constexpr const char* kAttemptNumber = "TANDEM_ATTEMPT";
 constexpr const char* kTorchCount = "TORCHELASTIC_RESTART_COUNT";
 constexpr const char* kCauses = "TANDEM_RESTART_CAUSES";
-constexpr int kMisuse = 2;
 constexpr int kMostRepeats = 3;
 // Greatest number of causes that are passed to the ranks: an environment variable is
 // limited to 128 KiB.
@@ -52,7 +51,7 @@ std::vector<std::string> restart_causes() {
 }
 
 void Restarts::decide(HostEnding& ending, int64_t step) {
-  if (most_ == 0 || ending.code == 0 || ending.code == kMisuse ||
+  if (most_ == 0 || ending.code == 0 || ending.code == kExitMisuse ||
       ending.code == kExitStopped) {
     return;
   }
