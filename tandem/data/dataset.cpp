@@ -92,11 +92,22 @@ void check_classes(
   }
 }
 
+// Returns the number of samples that this process has in memory.
+int64_t num_held(const Dataset& data) {
+  return data.places ? static_cast<int64_t>(data.places->size())
+                     : data.size / data.num_shares;
+}
+
+// Returns the numbers of the target of sample `i` in memory.
+const float* values_of(const Dataset& data, int64_t i) {
+  return reinterpret_cast<const float*>(
+      data.targets.at(data.place_of(i + data.first_held)));
+}
+
 void check_values(const Dataset& data, int64_t i) {
   const int64_t sample = i + data.first_held;
   const int64_t numel = data.targets.numel();
-  const auto* values =
-      reinterpret_cast<const float*>(data.targets.at(data.place_of(sample)));
+  const auto* values = values_of(data, i);
   if (!std::all_of(values, values + numel, [](float x) { return std::isfinite(x); })) {
     throw DataError(fmt::format(
         "[data] sample {} of '{}' has a target that is not finite, expected finite "
@@ -126,8 +137,7 @@ DataHashes hashes_of(const Dataset& data) {
 
 void check_samples(
     const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored) {
-  const int64_t held = data.places ? static_cast<int64_t>(data.places->size())
-                                   : data.size / data.num_shares;
+  const int64_t held = num_held(data);
   const int64_t end =
       data.places && held > 0
           ? 1 + *std::max_element(data.places->begin(), data.places->end())
@@ -140,6 +150,21 @@ void check_samples(
       check_classes(data, i, num_classes, ignored);
     } else {
       check_values(data, i);
+    }
+  }
+}
+
+void check_probabilities(const Dataset& data) {
+  const int64_t numel = data.targets.numel();
+  for (int64_t i = 0; i < num_held(data) && !data.has_classes(); ++i) {
+    const float* values = values_of(data, i);
+    const auto* wrong = std::find_if(
+        values, values + numel, [](float x) { return !(x >= 0 && x <= 1); });
+    if (wrong != values + numel) {
+      throw DataError(fmt::format(
+          "[data] a target of sample {} of '{}' is {}, expected 0 to 1 for loss bce; "
+          "change the target, or --loss",
+          i + data.first_held, data.name, *wrong));
     }
   }
 }

@@ -121,6 +121,10 @@ struct DatasetSplits {
 /// Returns the data set's `hashes`, computed from its bytes if they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
+/// Throws DataError if a target is a number that is not from 0 to 1, as the loss bce
+/// requires. Checks the samples that this process has in memory.
+void check_probabilities(const Dataset& data);
+
 /// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.
 /// Also throws it if a target is a class that is neither from 0 to `num_classes` - 1
 /// nor `ignored`. Throws DataError if a target is a number that is not finite.

@@ -107,6 +107,16 @@ const DataSource& find_source(const std::string& path) {
 }
 
 void convert_to_values(Dataset& data) {
+  const auto is_number = [](const std::string& name) {
+    return parse_number<double>(name).has_value();
+  };
+  const auto& names = data.class_names;
+  if (!std::all_of(names.begin(), names.end(), is_number)) {
+    throw ConfigError(fmt::format(
+        "[config] the loss needs targets that are numbers, but the targets of '{}' are "
+        "the classes {}; use --loss auto",
+        data.name, join(names)));
+  }
   Samples& targets = data.targets;
   if (targets.type == ElementType::float32 || targets.bytes.empty()) {
     return;

@@ -31,7 +31,7 @@ struct DataSource {
 [[nodiscard]] const DataSource& find_source(const std::string& path);
 
 /// Converts targets of whole numbers to values (float32), of the shape {1} if a target
-/// is a single number.
+/// is a single number. Throws ConfigError if the targets are classes with names.
 void convert_to_values(Dataset& data);
 
 /// Sets Dataset::num_classes of both parts: to the largest class of the training part

@@ -323,6 +323,21 @@ std::unique_ptr<Model> make_model(
              : make_model(config.model.kind, options);
 }
 
+// Throws ConfigError if the model's outputs are the logarithms of probabilities, which
+// are never positive, but the loss is for any numbers.
+void check_outputs_are_numbers(
+    const RunConfig& config, const Graph* graph, LossKind loss) {
+  const bool is_file = config.model.kind == ModelKind::file;
+  const bool is_log_softmax = is_file ? graph != nullptr && ends_in_log_softmax(*graph)
+                                      : row_of(config.model.kind).loss == LossKind::nll;
+  if (row_of(loss).of_numbers && is_log_softmax) {
+    throw ConfigError(fmt::format(
+        "[config] loss is {}, but model {} ends in a log-softmax, whose outputs are "
+        "never positive; choose another --model, such as lenet3x3",
+        name_of(loss), config.model.model()));
+  }
+}
+
 Loss loss_of(const RunConfig& config, const Graph* graph, bool targets_are_numbers) {
   LossKind kind = config.model.loss;
   if (kind == LossKind::automatic && targets_are_numbers) {
@@ -334,6 +349,7 @@ Loss loss_of(const RunConfig& config, const Graph* graph, bool targets_are_numbe
                : row_of(config.model.kind).loss;
   }
   check_targets(kind, targets_are_numbers);
+  check_outputs_are_numbers(config, graph, kind);
   Loss loss{kind, config.model.reduction};
   loss.label_smoothing = config.model.label_smoothing;
   loss.ignore_index = config.model.ignore_index;

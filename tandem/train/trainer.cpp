@@ -648,6 +648,11 @@ Summary train(
   for (const auto* part : {&data.train, &data.test, &data.validation}) {
     check_samples(*part, data.train.num_classes, ignored);
   }
+  if (config.model.loss == LossKind::bce) {
+    check_probabilities(data.train);
+    check_probabilities(data.test);
+    check_probabilities(data.validation);
+  }
   // Checks this before assembling the run, because ranks already communicate while they
   // assemble it.
   const DataParts data_parts = parts_of(data);

@@ -108,8 +108,17 @@ TEST(LossChoice, AProgramsOwnModelAcceptsAnyLossOfClasses) {
       HasSubstr("target here is a class"));
 }
 
+TEST(LossChoice, LossesOfNumbersNeedOutputsOfAnySign) {
+  RunConfig config;
+  config.model.kind = ModelKind::net;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { static_cast<void>(loss_of(config, nullptr, true)); }),
+      HasSubstr("loss is mse, but model net ends in a log-softmax"));
+}
+
 TEST(LossChoice, TargetsThatAreNumbersSelectLossesOfNumbers) {
   RunConfig config;
+  config.model.kind = ModelKind::lenet3x3;
   const auto chosen = [&] { return loss_of(config, nullptr, true).kind; };
   EXPECT_EQ(chosen(), LossKind::mse);
   for (const auto loss : {LossKind::mse, LossKind::l1, LossKind::bce}) {

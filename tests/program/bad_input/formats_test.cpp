@@ -185,6 +185,10 @@ INSTANTIATE_TEST_SUITE_P(
               stage.write("arrays/x.npy", npy("<f4", true, 40, 4));
             }),
         arrays(
+            "TargetsOfBce", {"--loss", "bce", "--nproc", "3", "--out", "@/out"}, 1,
+            {"target of sample 2", "@/arrays", "is 2", "0 to 1 for loss bce"},
+            [](const Stage&) {}),
+        arrays(
             "ImageSize", {"--image-size", "28", "--nproc", "3", "--out", "@/out"}, 2,
             {"image_size is '28'", "@/arrays", "NumPy arrays", "leave out --image-size"},
             [](const Stage&) {}),
