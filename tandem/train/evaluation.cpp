@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -140,13 +141,21 @@ void match_classes(Dataset& data, const Dataset& format, bool needs_targets) {
   }
 }
 
+// Returns whether two values of `data` name the same data set: a path can be written in
+// several ways.
+bool is_same_source(const std::string& one, const std::string& other) {
+  std::error_code error;
+  return one == other || std::filesystem::equivalent(one, other, error);
+}
+
 Dataset load_part(
     const CheckpointEvaluation& options, const RunConfig& config,
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
   request.keeps_files = !options.needs_targets;
-  const bool is_other = !options.data.empty() && options.data != request.options.source;
+  const bool is_other =
+      !options.data.empty() && !is_same_source(options.data, request.options.source);
   if (is_other && format.has_images()) {
     request.channels = format.inputs.shape[0];
   }
