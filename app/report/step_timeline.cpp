@@ -91,6 +91,9 @@ std::vector<RankStep> steps_of(const ReportRun& run) {
       break;
     }
     name = rank == 0 ? median_step(*spans) : name;
+    if (name.empty()) {
+      return {};
+    }
     RankStep found{rank, {}, {}};
     for (const auto& span : *spans) {
       if (span.name == name) {
@@ -206,7 +209,7 @@ std::string section_of(const ReportRun& run) {
       "<section id=\"step\"><h2>One step</h2>\n<p>Step {} of {}: the first row of a "
       "rank is its computation, the other rows are communication.</p>\n{}<figure>\n{}"
       "</figure></section>\n",
-      ranks.front().step.name.substr(std::string(kStepName).size()),
+      html_text(ranks.front().step.name.substr(std::string(kStepName).size())),
       html_text(run.name), color_key(), Picture(ranks).svg());
 }
 

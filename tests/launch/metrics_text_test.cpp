@@ -44,7 +44,7 @@ TEST(MetricsText, HasTheProgressOfTheRun) {
   auto samples = samples_of(metrics_text(three_ranks()));
   EXPECT_EQ(samples.at("tandem_ranks"), 3);
   EXPECT_EQ(samples.at("tandem_restarts_total"), 2);
-  EXPECT_EQ(samples.at("tandem_steps_total"), 52);
+  EXPECT_EQ(samples.at("tandem_step"), 52);
   EXPECT_EQ(samples.at("tandem_last_step_timestamp_seconds"), 999);
   EXPECT_EQ(samples.at("tandem_epoch"), 5);
   EXPECT_EQ(samples.at("tandem_loss"), 0.25);
@@ -78,7 +78,7 @@ TEST(MetricsText, OmitsUnknownValues) {
   const auto samples = samples_of(text);
   EXPECT_EQ(samples.at("tandem_ranks"), 4);
   for (const char* name :
-       {"tandem_steps_total", "tandem_loss", "tandem_checkpoint", "tandem_epoch"}) {
+       {"tandem_step", "tandem_loss", "tandem_checkpoint", "tandem_epoch"}) {
     EXPECT_THAT(text, Not(HasSubstr(name)));
   }
 }

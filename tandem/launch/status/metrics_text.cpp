@@ -65,7 +65,7 @@ class MetricsText {
 void add_progress(MetricsText& text, const RunStatus& status) {
   if (const auto* rank = status.furthest()) {
     text.add(
-        "tandem_steps_total", "counter", "Optimizer steps since the run began.",
+        "tandem_step", "gauge", "Optimizer steps since the run began.",
         static_cast<double>(rank->step));
     text.add(
         "tandem_last_step_timestamp_seconds", "gauge",

@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMostHeaderBytes = 8 << 10;
-// Some 400 bytes for each of 65536 ranks.
+// About 512 bytes per rank, for 65,536 ranks.
 constexpr size_t kMostBodyBytes = 32 << 20;
 
 // Receives the first line and the headers. Reads single bytes, so as not to read a part

@@ -104,9 +104,9 @@ void expect_values_of_the_file(const MetricSamples& samples, const std::string& 
   ASSERT_FALSE(line.is_null());
   EXPECT_EQ(line["lr"], samples.at("tandem_learning_rate"));
   EXPECT_EQ(line["samples_per_second"], samples.at("tandem_samples_per_second"));
-  EXPECT_LE(line["step"], samples.at("tandem_steps_total"));
+  EXPECT_LE(line["step"], samples.at("tandem_step"));
   EXPECT_LE(line["epoch"], samples.at("tandem_epoch"));
-  EXPECT_LE(samples.at("tandem_checkpoint_step"), samples.at("tandem_steps_total"));
+  EXPECT_LE(samples.at("tandem_checkpoint_step"), samples.at("tandem_step"));
   EXPECT_LE(
       samples.at("tandem_checkpoint_timestamp_seconds"),
       static_cast<double>(std::time(nullptr) + 1));
@@ -152,12 +152,12 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Metrics, SurviveARestart) {
   begin(training(with_metrics({"--nproc", "3", "--max-restarts", "3"})));
   const double steps =
-      scrape_until("tandem_checkpoint_step", 5).at("tandem_steps_total");
+      scrape_until("tandem_checkpoint_step", 5).at("tandem_step");
   const auto ranks = workers_of(out_);
   ASSERT_EQ(ranks.size(), 3u);
   kill(ranks[1], SIGKILL);
   scrape_until("tandem_restarts_total", 1);
-  const auto samples = scrape_until("tandem_steps_total", steps + 1);
+  const auto samples = scrape_until("tandem_step", steps + 1);
   EXPECT_EQ(samples.at("tandem_restarts_total"), 1);
   EXPECT_THAT(top({out_, "--once"}).output, HasSubstr(", 1 restart\n"));
 }
