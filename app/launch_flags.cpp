@@ -39,7 +39,9 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
       "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
       "number of ranks on this host; cpu: one per CPU, gpu: one per GPU, auto: gpu, or "
       "cpu without GPUs");
-  app.add_option("--nnodes", flags.nnodes, "number of hosts");
+  app.add_option(
+      "--nnodes", flags.nnodes,
+      "number of hosts, or MIN:MAX if hosts may join and leave");
   app.add_option(
          "--node-rank,--node_rank", options.node_rank, "number of this host, from 0")
       ->check(whole_number(0, 1 << 16));

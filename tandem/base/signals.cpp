@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -120,6 +122,12 @@ int pending_stop_signal() {
     }
   }
   return 0;
+}
+
+void throw_if_stopped() {
+  if (const int number = pending_stop_signal(); number != 0) {
+    throw Error("stopped by SIG" + std::string(sigabbrev_np(number)));
+  }
 }
 
 bool ignores_hangup() {

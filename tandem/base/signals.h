@@ -29,6 +29,9 @@ int stop_signal();
 /// SIGQUIT); 0 if there is none. Leaves the signal pending. Thread-safe.
 int pending_stop_signal();
 
+/// Throws Error with the name of the signal if pending_stop_signal() is not 0.
+void throw_if_stopped();
+
 /// Returns whether this process ignores SIGHUP, as under nohup.
 bool ignores_hangup();
 

@@ -207,7 +207,7 @@ void check_changing_hosts(const RunConfig& config) {
   if (ranks.min_nnodes > ranks.nnodes) {
     throw ConfigError(fmt::format(
         "[config] min_nnodes is {}, expected at most {}, the value of nnodes; change "
-        "--min-nnodes or --nnodes",
+        "--nnodes MIN:MAX or --min-nnodes",
         ranks.min_nnodes, ranks.nnodes));
   }
   if (config.output.out.empty()) {

@@ -148,9 +148,7 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
-    if (const int number = pending_stop_signal(); number != 0) {
-      throw Error("stopped by SIG" + std::string(sigabbrev_np(number)));
-    }
+    throw_if_stopped();
   }
   Answer answer{};
   if (recv(socket, &answer, sizeof(answer), 0) != sizeof(answer)) {

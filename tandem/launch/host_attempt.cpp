@@ -44,7 +44,7 @@ ProcessOptions rank_process(
   const auto add = [&](const Variables& more) {
     process.variables.insert(process.variables.end(), more.begin(), more.end());
   };
-  add({program_start_variable()});
+  add({program_start_variable(), status_slot_variable(env.local_rank)});
   if (logs != nullptr) {
     add(elastic_variables(*options.torchrun, env));
     add({{"TORCHELASTIC_ERROR_FILE", logs->error_file(env.local_rank)}});
@@ -84,6 +84,24 @@ int first_rank_of(const LaunchOptions& options) {
   return options.node_rank * options.nproc_per_node;
 }
 
+// Returns the options of each rank's output and standard error.
+std::vector<std::pair<StreamOptions, StreamOptions>> streams_of(
+    const LaunchOptions& options, const LogDirectory* logs) {
+  std::vector<std::pair<StreamOptions, StreamOptions>> streams;
+  for (int local = 0; local < options.nproc_per_node; ++local) {
+    auto& [output, errors] = streams.emplace_back();
+    if (logs != nullptr) {
+      output = logs->output_of(local);
+      errors = logs->errors_of(local);
+    }
+    const std::string prefix =
+        "[rank " + std::to_string(first_rank_of(options) + local) + "] ";
+    output.prefix = options.prefix_output ? prefix : "";
+    errors.prefix = prefix;
+  }
+  return streams;
+}
+
 // Starts this host's ranks under the supervisor. All ranks get `variables`. `logs`:
 // null for no log files. Throws as Process and fork_ranks().
 void start_ranks(
@@ -99,18 +117,11 @@ void start_ranks(
     env.rank = first_rank + local;
     ranks.push_back(rank_process(options, env, defaults, logs));
   }
+  // Opens log files before the ranks start, because that can fail.
+  auto streams = streams_of(options, logs);
   int rank = first_rank;
   for (auto& process : start(options, ranks)) {
-    const int local_rank = rank - first_rank;
-    const std::string prefix = "[rank " + std::to_string(rank) + "] ";
-    StreamOptions output;
-    StreamOptions errors;
-    if (logs != nullptr) {
-      output = logs->output_of(local_rank);
-      errors = logs->errors_of(local_rank);
-    }
-    output.prefix = options.prefix_output ? prefix : "";
-    errors.prefix = prefix;
+    auto& [output, errors] = streams[static_cast<size_t>(rank - first_rank)];
     supervisor.add(rank, std::move(process), std::move(output), std::move(errors));
     ++rank;
   }
@@ -242,17 +253,18 @@ bool HostAttempt::must_end(bool failed) {
   return watch_->must_end(failed || admits) || admits;
 }
 
-// Admits hosts that have joined if the ranks can end for them: tandem's ranks must have
-// made a step, because they cannot save before.
+// Ends the ranks if hosts have joined. Ranks of tandem must have made a step, because
+// they cannot save a checkpoint earlier.
 void HostAttempt::admit_newcomers() {
   const auto newcomers = rendezvous_.newcomers();
   if (newcomers.empty()) {
     return;
   }
   const auto statuses = board_.read();
-  const bool can_end = std::all_of(
-      statuses.begin(), statuses.end(),
-      [](const auto& status) { return status.pid == 0 || status.step >= 0; });
+  const bool can_end =
+      std::all_of(statuses.begin(), statuses.end(), [this](const auto& status) {
+        return status.step >= 0 || (status.pid == 0 && !options_.fork_server);
+      });
   if (can_end) {
     admitted_ = newcomers;
   }
@@ -268,7 +280,9 @@ void HostAttempt::decide(HostEnding& verdict) {
     return;
   }
   const bool lost = options_.is_elastic() && watch_->has_lost_host();
-  if (admitted_.empty() && !lost) {
+  // A rank can also fail while it saves for the newcomers.
+  const bool failed = verdict.cause > Cause::saved_and_stopped;
+  if (failed || (admitted_.empty() && !lost)) {
     restarts_.decide(verdict, last_step(board_));
     return;
   }
@@ -276,6 +290,8 @@ void HostAttempt::decide(HostEnding& verdict) {
   verdict.reason = lost ? verdict.reason + "; the ranks start again on the other hosts"
                         : "[launch] " + with_numbers("host", admitted_) +
                               " joined, so the ranks start again on all hosts";
+  // A warning is printed only once, so its text needs the number of the start.
+  verdict.reason += fmt::format(" (start {})", rendezvous_.attempt.number + 2);
 }
 
 // Agrees with the other launchers on the end of this attempt.
@@ -283,13 +299,17 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   auto ending = watch_->agree(
       mine, [this] { return supervisor_.told_to_stop(); },
       [this](HostEnding& verdict) { decide(verdict); });
-  ending.again = ending.again && !must_stop();
   // Keeps the store open until the other launchers have read the reason for the end of
   // the run.
   if (rendezvous_.server && options_.nnodes > 1) {
     rendezvous_.server->linger_if_refused();
   }
   supervisor_.finish_output();
+  // Last, because finish_output() also reads signals.
+  ending.again = ending.again && !must_stop();
+  if (is_first() && options_.is_elastic() && !ending.again) {
+    rendezvous_.end_run();
+  }
   return ending;
 }
 

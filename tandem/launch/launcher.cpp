@@ -92,8 +92,8 @@ void check(const LaunchOptions& options) {
       "a fork server gives all ranks one command");
 }
 
-// Returns the sockets at which a launcher serves the status of its run: none on other
-// hosts than host 0. Throws as listen_for_metrics().
+// Returns the listening sockets of the status server. Returns no sockets on hosts other
+// than host 0. Throws the errors of listen_for_metrics().
 std::vector<Socket> listen_for_status(const LaunchOptions& options) {
   std::vector<Socket> listeners;
   if (options.node_rank == 0 && options.metrics_port > 0) {
@@ -112,9 +112,7 @@ std::vector<Socket> listen_for_status(const LaunchOptions& options) {
 void pause_before_restart(std::chrono::seconds delay) {
   const auto until = std::chrono::steady_clock::now() + delay;
   do {
-    if (const int number = pending_stop_signal(); number != 0) {
-      throw Error(fmt::format("stopped by SIG{}", sigabbrev_np(number)));
-    }
+    throw_if_stopped();
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(
         std::chrono::milliseconds(100), until - std::chrono::steady_clock::now()));
   } while (std::chrono::steady_clock::now() < until);
@@ -179,6 +177,10 @@ void launch_ranks(const LaunchOptions& options) {
     // The first wait for host 0 is before the supervisor blocks signals, because it may
     // be long.
     auto meeting = meet_first_node(options, file ? file->token() : "", next);
+    if (meeting.is_over) {
+      log_info("[launch] the run ended before this host could take part");
+      return;
+    }
     next = meeting.attempt;
     restarts.set_count(next.restarts);
     HostAttempt attempt(

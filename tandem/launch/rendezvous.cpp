@@ -18,6 +18,7 @@
 #include "tandem/base/store/socket.h"
 #include "tandem/base/wait_notice.h"
 #include "tandem/launch/host_watch.h"
+#include "tandem/launch/restarts.h"
 
 namespace tandem {
 
@@ -29,10 +30,13 @@ using Clock = std::chrono::steady_clock;
 // hosts that take part.
 constexpr const char* kAttempt = "launch/attempt";
 constexpr const char* kMembers = "launch/members";
+// Key that is set if no attempt follows.
+constexpr const char* kRunEnded = "launch/ended";
 constexpr Milliseconds kBetweenTries{200};
-// Time in which host 0 notices that a launcher was replaced by another one.
-constexpr Milliseconds kReplacement{5'000};
-// Time in which further hosts can join after the least number of hosts has joined.
+// Time in which host 0 notices that a launcher was replaced by another one. It is
+// longer than the time after which a host counts as lost.
+constexpr Milliseconds kReplacement{20'000};
+// Time for which host 0 waits for more hosts after min_nnodes hosts have joined.
 constexpr Milliseconds kLastCall{3'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
@@ -45,14 +49,11 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
+// The run has ended before this host could take part.
+struct RunEnded {};
+
 Milliseconds meeting_timeout(const LaunchOptions& options) {
   return options.timeout() == Milliseconds(0) ? kUsualTimeout : options.timeout();
-}
-
-void throw_if_stopped() {
-  if (const int number = pending_stop_signal(); number != 0) {
-    throw Error(fmt::format("stopped by SIG{}", sigabbrev_np(number)));
-  }
 }
 
 std::vector<int> all_members(const LaunchOptions& options) {
@@ -90,9 +91,10 @@ bool is_member(const std::vector<int>& members, int node) {
   return std::find(members.begin(), members.end(), node) != members.end();
 }
 
-// Joins the store of host 0 for an attempt. Returns null if its server is of an earlier
-// attempt, of an attempt that is over, or of one without this host; waits for the end
-// of the latter. Throws CommError if host 0 does not answer.
+// Joins the store of host 0 for an attempt. Returns null if the server belongs to an
+// earlier attempt or to an attempt that is over. If this host is not a member, waits
+// for the end of the attempt and returns null. Throws CommError if host 0 does not
+// answer, RunEnded if the run ends.
 std::unique_ptr<StoreClient> try_to_join(
     const LaunchOptions& options, const std::string& token, Attempt& attempt) {
   auto client =
@@ -113,6 +115,9 @@ std::unique_ptr<StoreClient> try_to_join(
     throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries);
   }
+  if (client->has({kRunEnded})) {
+    throw RunEnded();
+  }
   return nullptr;
 }
 
@@ -124,7 +129,7 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
   for (;;) {
     std::vector<int> members = {0};
     for (const auto& launcher : server.launchers()) {
-      if (launcher.here) {
+      if (launcher.here && launcher.greeting.number < options.nnodes) {
         members.push_back(launcher.greeting.number);
       }
     }
@@ -135,20 +140,18 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
     } else if (!enough_since) {
       enough_since = now;
     }
-    if (count == options.nnodes || (enough_since && now - *enough_since > kLastCall)) {
+    if (count >= options.nnodes || (enough_since && now - *enough_since > kLastCall)) {
       return members;
     }
     const std::string line = fmt::format(
-        "[launch] {} of at least {} hosts have joined at {}", count, options.min_nnodes,
+        "{} of at least {} hosts have joined at {}", count, options.min_nnodes,
         server.address());
     if (!enough_since && now - start > meeting_timeout(options)) {
       throw CommError(
-          "join", line.substr(line.find(' ') + 1) +
-                      "; start the others, or raise "
-                      "--timeout-seconds");
+          "join", line + "; start the other hosts, or raise --timeout-seconds");
     }
     if (notice.is_due(line)) {
-      log_info(line);
+      log_info("[launch] " + line);
     }
     throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries / 4);
@@ -157,21 +160,29 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
 
 Meeting join_attempt(
     const LaunchOptions& options, const std::string& token, Attempt attempt) {
-  const auto start = Clock::now();
-  const auto timeout = meeting_timeout(options);
+  // Host 0 may pause between two attempts.
+  const auto timeout =
+      meeting_timeout(options) +
+      (attempt.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+  auto last_contact = Clock::now();
+  std::optional<Clock::time_point> refused_since;
   WaitNotice notice;
   for (;;) {
-    const auto waited = Clock::now() - start;
     try {
       if (auto client = try_to_join(options, token, attempt)) {
         return {std::move(client), attempt};
       }
+      last_contact = Clock::now();
+      refused_since.reset();
+    } catch (const RunEnded&) {
+      return {nullptr, attempt, true};
     } catch (const CommError&) {
-      if (waited > timeout) {
+      if (Clock::now() - last_contact > timeout) {
         throw;
       }
     } catch (const ConfigError&) {
-      if (waited > kReplacement) {
+      refused_since = refused_since.value_or(Clock::now());
+      if (Clock::now() - *refused_since > kReplacement) {
         throw;
       }
     }
@@ -190,8 +201,7 @@ Meeting join_attempt(
 Greeting launcher_greeting(const LaunchOptions& options) {
   return greeting_of(
       Greeting::Role::launcher, options.node_rank,
-      options.is_elastic() ? 0 : options.nnodes * options.nproc_per_node,
-      options.backend, options.run);
+      options.nnodes * options.nproc_per_node, options.backend, options.run);
 }
 
 Meeting meet_first_node(
@@ -200,7 +210,7 @@ Meeting meet_first_node(
   if (options.nnodes > 1 && options.node_rank > 0 && options.restarts()) {
     return join_attempt(options, token, next);
   }
-  if (options.nnodes == 1 || timeout.count() == 0) {
+  if (options.nnodes == 1 || timeout.count() == 0 || next.number > 0) {
     return {nullptr, next};
   }
   if (options.node_rank > 0) {
@@ -215,7 +225,9 @@ Meeting meet_first_node(
 
 Rendezvous::Rendezvous(
     const LaunchOptions& options, const std::string& token, Meeting meeting)
-    : client(std::move(meeting.client)), attempt(std::move(meeting.attempt)) {
+    : client(std::move(meeting.client)),
+      attempt(std::move(meeting.attempt)),
+      nnodes(options.nnodes) {
   if (attempt.members.empty()) {
     attempt.members = all_members(options);
   }
@@ -232,6 +244,9 @@ Rendezvous::Rendezvous(
     server = std::make_unique<StoreServer>(
         address, token, Milliseconds(0), listen_on(options),
         launcher_greeting(options));
+    if (options.restarts()) {
+      server->refuse_only_launchers();
+    }
     server->set(kAttempt, fmt::format("{} {}", attempt.number, attempt.restarts));
     if (options.is_elastic()) {
       attempt.members = gather_members(options, *server);
@@ -246,11 +261,22 @@ Rendezvous::Rendezvous(
 std::vector<int> Rendezvous::newcomers() const {
   std::vector<int> found;
   for (const auto& launcher : server->launchers()) {
-    if (launcher.here && !is_member(attempt.members, launcher.greeting.number)) {
-      found.push_back(launcher.greeting.number);
+    const int node = launcher.greeting.number;
+    if (launcher.here && node < nnodes && !is_member(attempt.members, node)) {
+      found.push_back(node);
     }
   }
   return found;
+}
+
+void Rendezvous::end_run() const {
+  constexpr Milliseconds kGoodbye{2'000};
+  server->set(kRunEnded, "");
+  server->set(kRunOver, "0");
+  const auto until = Clock::now() + kGoodbye;
+  while (!newcomers().empty() && Clock::now() < until) {
+    std::this_thread::sleep_for(kBetweenTries / 4);
+  }
 }
 
 }  // namespace tandem

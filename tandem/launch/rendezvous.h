@@ -28,6 +28,8 @@ struct Meeting {
   // Null on host 0, and if the launcher does not wait for host 0.
   std::unique_ptr<StoreClient> client;
   Attempt attempt;
+  // True if the run has ended before this host could take part.
+  bool is_over = false;
 };
 
 /// Waits on host 0 until its name resolves, and on other hosts until the launcher of
@@ -51,6 +53,8 @@ struct Rendezvous {
   std::unique_ptr<StoreClient> client;
   std::string address;
   Attempt attempt;
+  // Largest number of hosts.
+  int nnodes = 1;
 
   /// If the hosts may change, waits on host 0 until at least LaunchOptions::min_nnodes
   /// hosts are there, and a few seconds more for others. Throws ConfigError if the port
@@ -61,6 +65,10 @@ struct Rendezvous {
   /// On host 0, returns the hosts that have joined since the attempt began. They take
   /// part in the next attempt.
   std::vector<int> newcomers() const;
+
+  /// On host 0, ends the launchers of the newcomers, because no attempt follows. Waits
+  /// for them, at most two seconds.
+  void end_run() const;
 };
 
 }  // namespace tandem

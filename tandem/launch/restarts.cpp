@@ -18,8 +18,9 @@ constexpr const char* kAttemptNumber = "TANDEM_ATTEMPT";
 constexpr const char* kTorchCount = "TORCHELASTIC_RESTART_COUNT";
 constexpr const char* kCauses = "TANDEM_RESTART_CAUSES";
 constexpr int kMostRepeats = 3;
-// Greatest number of causes that are passed to the ranks: an environment variable is
-// limited to 128 KiB.
+// Greatest number and length of causes that are passed to the ranks. All variables of a
+// rank must have less than 64 KiB (fork_server.cpp).
+constexpr size_t kMostCauseBytes = 1000;
 constexpr size_t kMostCauses = 20;
 
 int number_in_env(const char* name) {
@@ -62,14 +63,14 @@ void Restarts::decide(HostEnding& ending, int64_t step) {
   step_ = step;
   if (count() >= most_) {
     ending.reason += fmt::format(
-        "; no restart is left of {}, raise --max-restarts to continue", most_);
+        "; no restart is left of {} (--max-restarts)", most_);
   } else if (repeats_ >= kMostRepeats) {
     ending.reason += fmt::format(
         "; not started again, because the run failed {} times after step {} for this "
         "reason",
         repeats_, step);
   } else {
-    causes_.push_back(ending.reason);
+    causes_.push_back(ending.reason.substr(0, kMostCauseBytes));
     ending.again = true;
     ending.reason += fmt::format("; restart {} of {}", count(), most_);
     if (delay().count() > 0) {
@@ -80,12 +81,12 @@ void Restarts::decide(HostEnding& ending, int64_t step) {
 
 std::chrono::seconds Restarts::delay() const {
   constexpr int kMostDoublings = 6;
-  constexpr std::chrono::seconds kMost(60);
   if (idle_failures_ == 0) {
     return {};
   }
   return std::min(
-      kMost, std::chrono::seconds(1 << std::min(idle_failures_ - 1, kMostDoublings)));
+      kLongestDelay,
+      std::chrono::seconds(1 << std::min(idle_failures_ - 1, kMostDoublings)));
 }
 
 Variables Restarts::variables() const {

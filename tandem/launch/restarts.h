@@ -11,6 +11,9 @@
 
 namespace tandem {
 
+/// Longest time between two attempts.
+constexpr std::chrono::seconds kLongestDelay{60};
+
 /// Number of times that the ranks of this process's run were started again, from the
 /// environment variables TANDEM_RESTART_COUNT or TORCHELASTIC_RESTART_COUNT (torchrun);
 /// 0 for the first start.

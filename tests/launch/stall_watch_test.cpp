@@ -131,11 +131,11 @@ TEST(StatusBoard, ShowsWhatARankReported) {
   }
   const auto variables = board.variables();
   setenv(variables[0].first.c_str(), variables[0].second.c_str(), 1);
-  setenv("LOCAL_RANK", "1", 1);
+  setenv("TANDEM_STATUS_SLOT", "1", 1);
   setenv("RANK", "5", 1);
   EXPECT_EXIT(report_as_rank_5(), testing::ExitedWithCode(0), "");
   unsetenv(variables[0].first.c_str());
-  unsetenv("LOCAL_RANK");
+  unsetenv("TANDEM_STATUS_SLOT");
   unsetenv("RANK");
   const auto statuses = board.read();
   EXPECT_EQ(statuses[0].pid, 0);

@@ -62,9 +62,7 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
   }
   const auto number = parse_number<int>(texts[1]);
   const auto world_size = parse_number<int>(texts[2]);
-  const bool is_unknown = texts[0] == "launcher" && world_size == 0;
-  if (!number || !world_size || *number < 0 ||
-      (*number >= *world_size && !is_unknown)) {
+  if (!number || !world_size || *number < 0 || *number >= *world_size) {
     return std::nullopt;
   }
   Greeting greeting;
@@ -90,8 +88,10 @@ std::string RollCall::add(const Greeting& greeting) {
   if (!first_) {
     first_ = greeting;
   }
-  if (!first_with_size_ && greeting.world_size > 0) {
-    first_with_size_ = greeting;
+  auto& first_of_role =
+      greeting.role == Greeting::Role::rank ? first_rank_ : first_launcher_;
+  if (!first_of_role) {
+    first_of_role = greeting;
   }
   if (!first_with_backend_ && !greeting.backend.empty()) {
     first_with_backend_ = greeting;
@@ -102,32 +102,33 @@ std::string RollCall::add(const Greeting& greeting) {
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   there.emplace(greeting.number, greeting);
   complete_ =
-      complete_ || (first_with_size_ &&
-                    ranks_.size() == static_cast<size_t>(first_with_size_->world_size));
+      complete_ ||
+      (first_rank_ && ranks_.size() == static_cast<size_t>(first_rank_->world_size));
   return "";
 }
 
 void RollCall::leave(const Greeting& greeting) {
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   const auto found = there.find(greeting.number);
-  if (!complete_ && found != there.end() &&
+  const bool may_leave = !complete_ || greeting.role == Greeting::Role::launcher;
+  if (may_leave && found != there.end() &&
       found->second.identity == greeting.identity) {
     there.erase(found);
   }
 }
 
 std::string RollCall::missing_ranks() const {
-  if (!first_with_size_ || complete_) {
+  if (!first_ || complete_) {
     return "";
   }
+  const int world_size = (first_rank_ ? first_rank_ : first_)->world_size;
   std::vector<int> missing;
-  for (int rank = 0; rank < first_with_size_->world_size; ++rank) {
+  for (int rank = 0; rank < world_size; ++rank) {
     if (ranks_.count(rank) == 0) {
       missing.push_back(rank);
     }
   }
-  return with_numbers("rank", missing) + " of " +
-         std::to_string(first_with_size_->world_size);
+  return with_numbers("rank", missing) + " of " + std::to_string(world_size);
 }
 
 std::string RollCall::difference(const Greeting& greeting) const {
@@ -143,11 +144,12 @@ std::string RollCall::difference(const Greeting& greeting) const {
         greeting, "has build " + greeting.build, *first_, "has " + first_->build,
         "install the same tandem on every host");
   }
-  if (first_with_size_ && greeting.world_size > 0 &&
-      greeting.world_size != first_with_size_->world_size) {
+  const bool is_rank = greeting.role == Greeting::Role::rank;
+  const auto& first = is_rank ? first_rank_ : first_launcher_;
+  if (first && greeting.world_size != first->world_size) {
     return differ(
-        greeting, "expects " + std::to_string(greeting.world_size) + " ranks",
-        *first_with_size_, "expects " + std::to_string(first_with_size_->world_size),
+        greeting, "expects " + std::to_string(greeting.world_size) + " ranks", *first,
+        "expects " + std::to_string(first->world_size),
         "give every host the same --nnodes and --nproc, every rank the same "
         "WORLD_SIZE");
   }
@@ -157,7 +159,6 @@ std::string RollCall::difference(const Greeting& greeting) const {
         greeting, "has backend " + greeting.backend, *first_with_backend_,
         "has " + first_with_backend_->backend, "give every host the same --backend");
   }
-  const bool is_rank = greeting.role == Greeting::Role::rank;
   const auto& there = is_rank ? ranks_ : launchers_;
   const auto found = there.find(greeting.number);
   if (found != there.end() && found->second.identity != greeting.identity) {

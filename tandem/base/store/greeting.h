@@ -13,7 +13,6 @@ struct Greeting {
   Role role = Role::rank;
   // Rank, or number of the launcher's host.
   int number = 0;
-  // Number of ranks; 0 if a launcher does not know it yet.
   int world_size = 0;
   // Name of the backend, "" if it is unknown.
   std::string backend;
@@ -47,7 +46,7 @@ class RollCall {
   std::string add(const Greeting& greeting);
 
   /// Removes a process, so that another process can use the rank or host number. Does
-  /// nothing if all ranks have already arrived.
+  /// nothing for a rank if all ranks have already arrived.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
@@ -62,10 +61,12 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // Greetings with which add() compares later greetings: the first, and the first with
-  // a number of ranks, with a backend, and with a run's name.
+  // Greetings with which add() compares later greetings: the first, the first launcher
+  // and rank, the first with a backend, and the first with a run's name. Launchers of a
+  // run whose hosts may change know only the largest number of ranks.
   std::optional<Greeting> first_;
-  std::optional<Greeting> first_with_size_;
+  std::optional<Greeting> first_launcher_;
+  std::optional<Greeting> first_rank_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;
   std::map<int, Greeting> launchers_;

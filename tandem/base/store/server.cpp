@@ -90,6 +90,11 @@ class StoreServer::Table {
     return all;
   }
 
+  void refuse_only_launchers() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    refuses_only_launchers_ = true;
+  }
+
   void name_missing_ranks(const std::string& address) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -324,7 +329,9 @@ class StoreServer::Table {
     std::string line = refusal_;
     if (line.empty()) {
       line = roll_call_.add(*greeting);
-      refusal_ = complete ? "" : line;
+      const bool ends_run = !complete && !(refuses_only_launchers_ &&
+                                           greeting->role == Greeting::Role::launcher);
+      refusal_ = ends_run ? line : "";
     }
     if (line.empty()) {
       num_greeted_ += from.greeting ? 0 : 1;
@@ -441,6 +448,7 @@ class StoreServer::Table {
   WaitNotice notice_;
   // Launchers of other hosts, by number.
   std::map<int, StoreServer::Launcher> launchers_;
+  bool refuses_only_launchers_ = false;
   // Number of connections whose client has greeted.
   int num_greeted_ = 0;
   // Reason why the run was refused, or "".
@@ -472,6 +480,10 @@ StoreServer::~StoreServer() {
   if (!unix_path_.empty()) {
     unlink(unix_path_.c_str());
   }
+}
+
+void StoreServer::refuse_only_launchers() {
+  table_->refuse_only_launchers();
 }
 
 void StoreServer::name_missing_ranks() {

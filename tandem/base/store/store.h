@@ -58,6 +58,10 @@ class StoreServer {
     return address_;
   }
 
+  /// After this call, a launcher whose greeting does not match is refused, but does not
+  /// end the run.
+  void refuse_only_launchers();
+
   /// Starts to log the missing ranks while other ranks wait for them (wait_notice.h).
   void name_missing_ranks();
 

@@ -23,6 +23,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kStatusVariable = "TANDEM_STATUS";
+constexpr const char* kSlotVariable = "TANDEM_STATUS_SLOT";
 constexpr const char* kActivities[] = {
     "starting", "loading data", "training", "evaluating", "saving"};
 
@@ -104,7 +105,7 @@ RankStatus status_of(const Report& report, int rank) {
   status.activity = report.activity;
   status.suspended = is_stopped(report.pid);
   if (report.waiting_since != 0) {
-    status.operation = name_of_wait(report);
+    status.operation = printable(name_of_wait(report));
     status.waiting_seconds = seconds_since(report.waiting_since);
   }
   if (report.step_at != 0) {
@@ -125,7 +126,7 @@ RankStatus status_of(const Report& report, int rank) {
 // Maps the slot of this rank; null if no launcher of tandem started this process.
 Slot* map_own_slot() {
   const auto path = get_env(kStatusVariable);
-  const auto local = parse_number<int>(get_env("LOCAL_RANK").value_or(""));
+  const auto local = parse_number<int>(get_env(kSlotVariable).value_or(""));
   const int fd = path && local ? open(path->c_str(), O_RDWR | O_CLOEXEC) : -1;
   if (fd < 0) {
     return nullptr;
@@ -250,6 +251,10 @@ std::vector<RankStatus> statuses_from_json(const std::string& text) {
     return {};
   }
   return statuses;
+}
+
+std::pair<std::string, std::string> status_slot_variable(int local_rank) {
+  return {kSlotVariable, std::to_string(local_rank)};
 }
 
 StatusBoard::StatusBoard(int first_rank, int num_ranks)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/process.h"
@@ -75,6 +76,10 @@ class StatusBoard {
   int fd_;
   void* slots_;
 };
+
+/// Returns the environment variable with the number of a rank on its host, for the
+/// rank's process. LOCAL_RANK can have another value (--virtual-local-rank).
+std::pair<std::string, std::string> status_slot_variable(int local_rank);
 
 // The following functions report the status of this rank to the launcher. They do
 // nothing if tandem's launcher did not start this process. Only the first thread that

@@ -168,7 +168,7 @@ TEST_F(Restart, EndsWhenNoneIsLeft) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors,
-      HasSubstr("; no restart is left of 1, raise --max-restarts to continue"));
+      HasSubstr("; no restart is left of 1 (--max-restarts)"));
   EXPECT_GE(sorted_lines(read_file(file)).size(), 2u);
 }
 
