@@ -107,6 +107,10 @@ const DataSource& find_source(const std::string& path) {
 }
 
 void convert_to_values(Dataset& data) {
+  Samples& targets = data.targets;
+  if (targets.type == ElementType::float32 || targets.bytes.empty()) {
+    return;
+  }
   const auto is_number = [](const std::string& name) {
     return parse_number<double>(name).has_value();
   };
@@ -116,10 +120,6 @@ void convert_to_values(Dataset& data) {
         "[config] the loss needs targets that are numbers, but the targets of '{}' are "
         "the classes {}; use --loss auto",
         data.name, join(names)));
-  }
-  Samples& targets = data.targets;
-  if (targets.type == ElementType::float32 || targets.bytes.empty()) {
-    return;
   }
   const auto count = targets.bytes.size() / size_of(targets.type);
   std::vector<float> values(count);

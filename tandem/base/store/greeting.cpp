@@ -110,8 +110,7 @@ std::string RollCall::add(const Greeting& greeting) {
 void RollCall::leave(const Greeting& greeting) {
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   const auto found = there.find(greeting.number);
-  const bool may_leave = !complete_ || greeting.role == Greeting::Role::launcher;
-  if (may_leave && found != there.end() &&
+  if (!complete_ && found != there.end() &&
       found->second.identity == greeting.identity) {
     there.erase(found);
   }

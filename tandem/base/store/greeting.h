@@ -46,7 +46,8 @@ class RollCall {
   std::string add(const Greeting& greeting);
 
   /// Removes a process, so that another process can use the rank or host number. Does
-  /// nothing for a rank if all ranks have already arrived.
+  /// nothing if all ranks have already arrived: a launcher that replaces a lost one must
+  /// not join the ranks of its predecessor.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
