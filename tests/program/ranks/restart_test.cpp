@@ -166,9 +166,7 @@ TEST_F(Restart, EndsWhenNoneIsLeft) {
       {"launch", "--nproc", "2", "--max-restarts", "1"},
       program_of_rank(file, "exit 3")));
   EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("; no restart is left of 1 (--max-restarts)"));
+  EXPECT_THAT(result.errors, HasSubstr("; no restart is left of 1 (--max-restarts)"));
   EXPECT_GE(sorted_lines(read_file(file)).size(), 2u);
 }
 
@@ -299,9 +297,14 @@ TEST_F(RestartOnHosts, ContinuesWithFewerHostsAndThenWithMore) {
   auto lost = begin_host(1);
   auto third = begin_host(2);
   auto newest = newer_checkpoint();
+  const auto earlier = ranks_of(0);
   send(parent_of_process(ranks_of(1)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
-  // Newer checkpoints show that two hosts continue, and later three.
+  // Two hosts continue when host 0 has new ranks, and later three hosts.
+  EXPECT_TRUE(soon([&] {
+    const auto now = ranks_of(0);
+    return now[0] != earlier[0] && now[1] != earlier[1];
+  }));
   newest = newer_checkpoint(newest);
   auto back = begin_host(1);
   ranks_of(1);
