@@ -217,6 +217,10 @@ class RestartOnHosts : public Restart {
             hosts.flags_of(host, 2, 2)),
         epochs);
   }
+  std::future<CommandResult> begin_restarting(const Hosts& hosts, int host) {
+    return begin_on(
+        hosts, host, training_on(hosts, host, "run", {"--max-restarts", "3"}));
+  }
   std::string calm_hash(const Hosts& hosts) {
     const auto results =
         hosts.run_all([&](int host) { return training_on(hosts, host, "calm", {}); });
@@ -232,11 +236,8 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  const auto args = [&](int host) {
-    return training_on(hosts, host, "run", {"--max-restarts", "3"});
-  };
-  auto first = begin_on(hosts, 0, args(0));
-  auto second = begin_on(hosts, 1, args(1));
+  auto first = begin_restarting(hosts, 0);
+  auto second = begin_restarting(hosts, 1);
   const auto newest = newer_checkpoint();
   send(workers(out("other-run"), 2)[1], SIGKILL);
   newer_checkpoint(newest);
@@ -258,15 +259,12 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  const auto args = [&](int host) {
-    return training_on(hosts, host, "run", {"--max-restarts", "3"});
-  };
-  auto first = begin_on(hosts, 0, args(0));
-  auto lost = begin_on(hosts, 1, args(1));
+  auto first = begin_restarting(hosts, 0);
+  auto lost = begin_restarting(hosts, 1);
   newer_checkpoint();
   send(parent_of_process(workers(out("other-run"), 2)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
-  auto replacement = begin_on(hosts, 1, args(1));
+  auto replacement = begin_restarting(hosts, 1);
   const auto result = first.get();
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(
