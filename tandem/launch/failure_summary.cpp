@@ -19,8 +19,6 @@ namespace tandem {
 
 namespace {
 
-// Exit code of a ConfigError.
-
 void write_for(
     const Supervisor::Ending& ending, const std::string& message,
     const std::string& path) {

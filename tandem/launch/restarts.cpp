@@ -62,8 +62,7 @@ void Restarts::decide(HostEnding& ending, int64_t step) {
   reason_ = reason;
   step_ = step;
   if (count() >= most_) {
-    ending.reason += fmt::format(
-        "; no restart is left of {} (--max-restarts)", most_);
+    ending.reason += fmt::format("; no restart is left of {} (--max-restarts)", most_);
   } else if (repeats_ >= kMostRepeats) {
     ending.reason += fmt::format(
         "; not started again, because the run failed {} times after step {} for this "

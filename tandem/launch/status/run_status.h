@@ -12,7 +12,7 @@ namespace tandem {
 struct RunStatus {
   // Time at which the statuses were collected, in seconds since 1970.
   double collected_at = 0;
-  // Number of times that the ranks were started again.
+  // Number of restarts after failures. Changes of hosts do not count.
   int restarts = 0;
   int world_size = 0;
   // Statuses in order of rank. Ranks of a host that has not reported are missing; all
