@@ -77,6 +77,8 @@ class InputConverter {
   std::vector<float> means_;
   std::vector<float> stds_;
   std::vector<int64_t> shape_;
+  // Number of elements of a converted sample.
+  int64_t numel_ = 1;
 };
 
 }  // namespace tandem

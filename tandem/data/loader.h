@@ -132,11 +132,17 @@ class Loader {
   // round-robin.
   Batch take_buffer(int64_t count);
   void fill_on_cpu(const Batch& batch) const;
-  // Returns the first byte of the sample number `i` of a batch, or of the sample at a
-  // global position.
-  const uint8_t* find(const Samples& samples, const Batch& batch, int64_t i) const;
-  const uint8_t* find(const Samples& samples, int64_t sample, int64_t position) const;
-  void copy_target(const Batch& batch, int64_t i) const;
+  // The inputs or the targets of dataset_, with sizes that take too long to compute for
+  // each sample.
+  struct Part {
+    explicit Part(const Samples& samples);
+    const uint8_t* bytes;
+    int64_t numel;
+    int64_t element_bytes;
+  };
+  // Returns the first byte of a sample at a global position.
+  const uint8_t* find(const Part& part, int64_t sample, int64_t position) const;
+  void copy_targets(const Batch& batch) const;
   void convert(const Batch& batch, int64_t begin, int64_t end) const;
   // Asks the kernel to read the samples in indices_ from `first` to `end` - 1.
   void read_ahead(int64_t first, int64_t end) const;
@@ -147,6 +153,8 @@ class Loader {
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
+  Part inputs_;
+  Part targets_;
   InputConverter converter_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
