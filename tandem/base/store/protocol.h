@@ -91,11 +91,12 @@ std::string encode(const Request& request);
 /// before allocating memory.
 bool decode(const std::string& bytes, Request& request);
 
-/// Converts the length at the start of a frame to bytes and back.
+/// Converts the length of a frame to the bytes at its start, and back.
 std::string encode_length(uint32_t length);
 uint32_t decode_length(const char* bytes);
 
-/// Sends one frame. Returns false if it is not sent before `deadline`.
+/// Sends one frame. Returns false if the frame is not sent completely before
+/// `deadline`.
 bool send_frame(Socket& socket, const std::string& bytes, Socket::Deadline deadline);
 
 /// Receives one frame. Returns false if no frame arrives before `deadline`, or if its
