@@ -33,8 +33,8 @@
 
 namespace tandem {
 
-/// Returns or sets an autocast setting of the calling thread for operators on a device:
-/// whether autocast is enabled, or its dtype.
+/// Functions that return or set an autocast setting of the calling thread for operators
+/// on a device: whether autocast is enabled, or its dtype.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);
