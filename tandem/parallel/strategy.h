@@ -116,7 +116,7 @@ class Strategy {
     return in_lockstep();
   }
 
-  /// Returns true if train_step() waits for no other rank except a server.
+  /// Returns whether train_step() waits for no other rank except a server.
   ///
   /// If true, ranks can receive a signal, such as SIGTERM, at different steps. After a
   /// signal, each rank calls leave_steps() before the next collective operation.
@@ -127,7 +127,8 @@ class Strategy {
   /// this rank's steps.
   virtual void leave_steps() {}
 
-  /// Prepares parameters and buffers for an evaluation or a checkpoint.
+  /// Prepares parameters and buffers for an evaluation or a checkpoint, for example
+  /// synchronizes buffers.
   virtual void before_evaluation() = 0;
 
   /// Returns the state for a checkpoint. It is complete only at rank 0. The tensors may

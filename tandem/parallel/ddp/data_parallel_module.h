@@ -61,7 +61,7 @@ void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& fou
   }
 }
 
-/// Returns the result of list_tensors() for each of several values.
+/// Returns the tensors of each of several values, in the order of the values.
 template <bool only_tensors, typename T>
 std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   std::vector<NestedTensors> found(values.size());
