@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// Array of a NumPy file, in C order (the last dimension is contiguous).
+/// Content of a NumPy file: an array in C order, in which the last dimension is
+/// contiguous.
 struct NpyArray {
   ElementType type = ElementType::uint8;
   // Sizes of the dimensions, 1 or more each; empty for a single number.

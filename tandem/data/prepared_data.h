@@ -10,8 +10,9 @@
 
 namespace tandem {
 
-/// Returns all settings on which the result of load_dataset() depends, as one line.
-/// Prepared data begin with this line, and are used only for an equal request.
+/// Returns all settings that determine the result of load_dataset(), as one line.
+/// Prepared data begin with this line, and are used only for a request with an equal
+/// line.
 [[nodiscard]] std::string prepared_data_key(const DataRequest& request);
 
 /// Reads a data set once for all workers (rank processes) of this host, while the
@@ -39,7 +40,7 @@ class DataReader {
   DataReader& operator=(const DataReader&) = delete;
 
   /// Returns the variables to add to the environment of workers; empty if there is no
-  /// child.
+  /// child process.
   Variables variables() const;
 
  private:
