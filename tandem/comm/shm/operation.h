@@ -30,7 +30,8 @@ class ShmOperation : public Work {
  protected:
   /// Description of the call, which must be equal on all ranks.
   struct Call {
-    // Letter for the name of the operation; see name_of() in collectives.cpp.
+    // Letter that represents the name of the operation; see name_of() in
+    // collectives.cpp.
     char name = ' ';
     // Value of a ReduceOp, or -1 without a reduction.
     int reduction = -1;
@@ -45,8 +46,8 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// Returns the maximum number of bytes that a rank writes if the operation has only
-  /// one round.
+  /// Returns the maximum number of bytes that a rank writes in an operation of only one
+  /// round.
   virtual int64_t bytes_at_once() const = 0;
 
   /// Returns the tensor that is processed in place if the tensors of all ranks are in
