@@ -55,8 +55,8 @@ struct CheckpointEvaluation {
   std::string network;
   // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
-  // Part of `data` to use. If `data` is not that of the training and has no test part,
-  // `test` selects all samples.
+  // Part of `data` to use. If `data` is not the data set of the training and has no
+  // test part, `test` selects all samples.
   DataPart part = DataPart::test;
   // False: the samples may lack targets, and `data` may have only inputs
   // (load_inputs()). The report is then meaningless.
@@ -67,7 +67,7 @@ struct CheckpointEvaluation {
   CheckpointWeights weights = CheckpointWeights::own;
   // Device of the evaluation.
   Placement placement;
-  // Called after each batch; empty: not called.
+  // Function that is called after each batch; may be empty.
   std::function<void(const EvaluatedBatch&)> after_batch;
 };
 
@@ -76,9 +76,10 @@ struct CheckpointEvaluation {
 /// `checkpoint` is the checkpoint's directory or the path of its model.safetensors. If
 /// the run used a custom model or loss, pass the same model and loss.
 ///
-/// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
-/// checkpoint belongs to another model, if the run used a custom data set and neither
-/// `data` nor `dataset` is given, or if the checkpoint has no weights of this kind.
+/// Throws DataError if the path is not a checkpoint. Throws ConfigError in these cases:
+/// the checkpoint belongs to another model; the run used a custom data set, and neither
+/// `data` nor `dataset` is given; the checkpoint has no weights of the kind
+/// options.weights.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

@@ -18,8 +18,8 @@ struct GroupedParameters {
   std::map<std::string, int64_t> group_of;
 };
 
-/// Freezes the parameters that match `patterns` (ModelSettings::freeze): sets
-/// requires_grad to false.
+/// Freezes the parameters whose names match `patterns` (ModelSettings::freeze), which
+/// means that it sets requires_grad to false.
 ///
 /// Throws ConfigError if a pattern matches no parameter, or if no parameter of the
 /// model remains trainable.

@@ -15,9 +15,9 @@ namespace tandem {
 
 /// A trained network for predictions, on the CPU.
 ///
-/// The object owns the network. Its functions are thread-safe. If the network is the
-/// program's own module, this requires that several threads can call the module's
-/// forward() in evaluation mode, as is the case for LibTorch's modules.
+/// The object owns the network. Its functions are thread-safe, if the forward() of a
+/// custom module can be called by several threads in evaluation mode, as is the case
+/// for LibTorch's modules.
 class Predictor {
  public:
   /// Returns the outputs of the network for a batch, one row per sample: logits, or
@@ -48,8 +48,8 @@ class Predictor {
     return format_.inputs.shape;
   }
 
-  /// Returns the names of the classes, in the order of the outputs; their numbers if
-  /// the data of the training had no names.
+  /// Returns the names of the classes, in the order of the outputs. If the training
+  /// data had no names, the names are the numbers of the classes.
   const std::vector<std::string>& class_names() const {
     return format_.class_names;
   }

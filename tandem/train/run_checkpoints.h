@@ -45,7 +45,7 @@ class RunCheckpoints {
   void make_directory();
 
   /// Returns the path of the run's newest checkpoint, the same on all ranks; "" if
-  /// there is none. Waits for a save in progress and ignores its failure.
+  /// there is no checkpoint. Waits for a save in progress and ignores its failure.
   std::string newest();
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
@@ -104,7 +104,7 @@ class RunCheckpoints {
   // directory stays locked until the last save has ended.
   std::unique_ptr<RunLock> lock_;
   CheckpointWriter writer_;
-  // Error of the last save; null if it succeeded.
+  // Error of the last save; null if the save succeeded.
   std::exception_ptr failed_;
   bool told_ = false;
   std::vector<std::string> complete_;

@@ -38,7 +38,8 @@ class TrainingBatches {
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
 
-  /// Returns whether this rank reads samples, which a parameter server does not.
+  /// Returns whether this rank reads samples. The rank of a parameter server reads
+  /// none.
   bool reads() const {
     return shard_.shard >= 0;
   }

@@ -67,8 +67,8 @@ class Progress {
   void say(const std::string& line);
 
   /// Returns the stream on which lines were lost, and the reason, such as "standard
-  /// output: Broken pipe"; "" if no lines were lost. Log lines of this process on
-  /// standard error are included.
+  /// output: Broken pipe"; "" if no lines were lost. Also covers this process's log
+  /// lines on standard error.
   std::string lost() const;
 
  private:
