@@ -37,18 +37,18 @@ void load_weights(const std::string& path, const Module& module) {
   load_weights(path, module_state(module));
 }
 
-/// Writes tensors, with their dtypes, to a file that Python can load. The end of the
+/// Writes tensors, with their dtypes, to a file that Python can load. The ending of the
 /// name determines the format:
 ///
 ///   net.safetensors   safetensors.torch.load_file(path)
 ///   net.pt, net.pth   torch.load(path, weights_only=True)
 ///
-/// Replaces the file atomically, so readers see either the old or the new file. Dtypes:
-/// those of write_torch_file().
+/// Replaces the file atomically, so readers see either the old or the new file.
+/// Supports the dtypes of write_torch_file().
 ///
-/// Throws ConfigError for another end of the name, an undefined tensor, another dtype,
-/// or a name that occurs twice; DataError if the file cannot be written. After an
-/// error, an old file is unchanged.
+/// Throws ConfigError for a name with another ending, an undefined tensor, another
+/// dtype, or a name that occurs twice; DataError if the file cannot be written. After
+/// an error, an old file is unchanged.
 void save_weights(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 /// Writes the parameters and buffers of a torch::nn module under the names of Python's
