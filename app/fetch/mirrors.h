@@ -55,8 +55,8 @@ Mirrors parse_mirrors(
 /// file that $TANDEM_MIRRORS names. Throws as parse_mirrors().
 Mirrors read_mirrors();
 
-/// Returns a data set by name. If there is none, throws ConfigError with the most
-/// similar name.
+/// Returns a data set by name. If there is no such data set, throws ConfigError with
+/// the most similar name.
 const RemoteSet& find_set(const Mirrors& mirrors, const std::string& name);
 
 }  // namespace tandem::app
