@@ -20,11 +20,12 @@ struct HostCount {
   int most = 1;
 };
 
-/// Parses the number of hosts: a number, or torchrun's MIN:MAX. Throws as parse_nproc().
+/// Parses the number of hosts: a number, or torchrun's MIN:MAX. Throws the errors of
+/// parse_nproc().
 HostCount parse_nnodes(const std::string& text, const std::string& where);
 
-/// Parses a whole number from `least` to `most`. `or_else`: text about other accepted
-/// values for the error, or "". Throws as parse_nproc().
+/// Parses a whole number from `least` to `most`. `or_else` is a text about other
+/// accepted values for the error, or "". Throws the errors of parse_nproc().
 int parse_count(
     const std::string& text, const std::string& where, int least, int most,
     const std::string& or_else = "");

@@ -91,8 +91,8 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
-/// Returns a checkpoint with all tensors of its files, in main memory. Throws DataError
-/// as load_checkpoint().
+/// Returns a checkpoint with all tensors of its files, in main memory. Throws the
+/// DataErrors of load_checkpoint().
 [[nodiscard]] CheckpointContent read_checkpoint(const std::string& path);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
@@ -130,7 +130,7 @@ enum class CheckpointWeights { own, ema };
 
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no
-/// tensors. Throws as load_checkpoint() and read_model().
+/// tensors. Throws the errors of load_checkpoint() and read_model().
 std::map<std::string, std::string> load_model_state(
     const std::string& path, const std::vector<NamedTensor>* tensors,
     CheckpointWeights weights = CheckpointWeights::own);

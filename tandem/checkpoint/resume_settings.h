@@ -20,7 +20,8 @@ bool goes_on(const RunConfig& config);
 std::string config_of_earlier_run(const RunConfig& config);
 
 /// Reads the settings in `config_file`. Copies settings that apply to a single start
-/// (out, resume, node_rank and others) from `asked`. Throws as read_recipe().
+/// (out, resume, node_rank and others) from `asked`. Throws the errors of
+/// read_recipe().
 RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked);
 
 /// Returns the settings of `recipe` that have no effect, such as "epochs 2 instead of

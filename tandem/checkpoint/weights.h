@@ -23,9 +23,10 @@ namespace tandem {
 /// that match `skip` keep their values; they may be missing in the file or have another
 /// shape there.
 ///
-/// Throws as read_weights(). Also throws ConfigError with the first other tensor that
-/// is missing, has another shape, or is only in the file (as strict=True), or with the
-/// first pattern of `skip` that matches no tensor of the model and of the file.
+/// Throws the errors of read_weights(). Also throws ConfigError with the first tensor
+/// that does not match `skip` and is missing, has another shape, or is only in the file
+/// (as with strict=True). Also throws ConfigError with the first pattern of `skip` that
+/// matches no tensor of the model and of the file.
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip = {});

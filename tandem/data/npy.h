@@ -47,10 +47,10 @@ NpyArray parse_npy(const Bytes& file, const std::string& name);
 /// Reads all arrays of a .npz file of numpy.savez() or numpy.savez_compressed() into
 /// memory. The keys are the names of the arrays, without ".npy".
 ///
-/// Throws errors as read_npy(). Also throws DataError if the file is not a zip archive,
-/// is damaged, encrypted or empty, or contains other files or two arrays of the same
-/// name. Memory for an array is allocated after its size has been verified: if arrays
-/// are declared to be larger than 4 times the file, they are unpacked twice.
+/// Throws the errors of read_npy(). Also throws DataError if the file is not a zip
+/// archive, is damaged, encrypted or empty, or contains other files or two arrays of
+/// the same name. Memory for an array is allocated after its size has been verified: if
+/// arrays are declared to be larger than 4 times the file, they are unpacked twice.
 std::map<std::string, NpyArray> read_npz(const std::string& path);
 
 /// Parses the content of a .npz file as read_npz() does. `name` is the name of the file

@@ -56,8 +56,8 @@ class DataReader {
 /// Dataset::hashes of all parts. Samples of a mapped file are not prepared, because
 /// processes share the pages of the file.
 ///
-/// Throws as load_dataset(). Also throws DataError if the child has not ended by
-/// `deadline`.
+/// Throws the errors of load_dataset(). Also throws DataError if the child has not
+/// ended by `deadline`.
 DatasetSplits load_prepared_dataset(
     DataRequest request, const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 

@@ -53,8 +53,8 @@ struct Assembly {
 /// into either model. `loss` is a custom loss of the program; an empty function selects
 /// the config's loss. `placement` is the rank's device.
 ///
-/// Throws ConfigError if the parts do not fit together. Throws as load_weights() does
-/// if the weights of config.model.init cannot be loaded.
+/// Throws ConfigError if the parts do not fit together. Throws the errors of
+/// load_weights() if the weights of config.model.init cannot be loaded.
 [[nodiscard]] Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
