@@ -30,7 +30,8 @@ std::vector<const char*> measured_settings() {
 // Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  // 0: one rank; with --from, the number of ranks in that run.
+  // Number of ranks per node; 0: one rank or, with --from, the number of ranks in that
+  // run.
   int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
@@ -45,7 +46,7 @@ struct PlanFlags {
   double local_ms = kUnset;
   double comm_cpu_ms = kUnset;
   int64_t batch_size = 0;
-  // sync, comm_hook and measured_settings().
+  // Settings of sync, comm_hook and measured_settings().
   RunConfig config;
   // Flags of measured_settings() that were given, with their values, for `bench step`.
   Arguments measured;
