@@ -75,7 +75,7 @@ void add_strategy_flags(CLI::App& app, StrategyOptions& strategy) {
   app.add_option_function<std::string>(
       "--sync",
       [&strategy](const std::string& text) { strategy.sync = parse_sync(text); },
-      "when gradients are reduced: overlap or flat, as in tandem train");
+      "grouping of gradients into all-reduces: overlap or flat");
   app.add_option_function<std::string>(
       "--comm-hook",
       [&strategy](const std::string& text) {
@@ -119,7 +119,8 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
       ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
-      "instead of the last three flags: bytes@ms,..., as plan --json prints them");
+      "buckets as bytes@ms,..., as plan --json prints them; replaces "
+      "--gradient-bytes, --bucket-bytes and --overlap");
   add_strategy_flags(app, flags.config.strategy);
   app.add_option(
          "--bandwidth-gbit", flags.bandwidth_gbit,

@@ -62,7 +62,8 @@ inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) 
 inline std::vector<Choice<DeviceChoice::Kind>> DeviceChoice::words() {
   auto all = choices<Kind>();
   all.push_back(
-      {Kind::cuda, "cuda:0", "the GPU of this number; other numbers likewise"});
+      {Kind::cuda, "cuda:0",
+       "the GPU with this number; other numbers are also possible"});
   return all;
 }
 

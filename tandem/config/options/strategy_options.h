@@ -247,7 +247,7 @@ struct StrategyOptions {
     using O = StrategyOptions;
     table.section("parallel");
     table.add("strategy", &O::kind, "distributed training strategy").at_the_end();
-    table.add("sync", &O::sync, "when gradients are reduced");
+    table.add("sync", &O::sync, "grouping of gradients into all-reduces");
     table
         .add(
             "bucket_bytes", &O::bucket_bytes,
@@ -294,7 +294,8 @@ struct StrategyOptions {
         .of("pipeline");
     table
         .add(
-            "server_updates", &O::server_updates, "whether workers wait for each other")
+            "server_updates", &O::server_updates,
+            "update for all workers together, or for each worker")
         .of("parameter_server");
     table
         .add(
