@@ -8,10 +8,10 @@
 
 namespace tandem::app {
 
-/// Parses the number of ranks on this host: a number, cpu (one per usable CPU), gpu
-/// (one per GPU), or auto (as gpu, or as cpu on a host without GPUs). Throws
-/// ConfigError. The message contains `where`, the name of the flag or variable that has
-/// the text.
+/// Parses the number of ranks on this host. `text` is a number, cpu (one rank per
+/// usable CPU), gpu (one rank per GPU), or auto (gpu, or cpu on a host without GPUs).
+/// Throws ConfigError for any other text. The message contains `where`, the name of the
+/// flag or variable that has the text.
 int parse_nproc(const std::string& text, const std::string& where);
 
 /// Number of hosts. Hosts may join and leave if `least` is less than `most`.

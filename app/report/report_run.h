@@ -35,8 +35,8 @@ struct ReportRun {
   Curve train_loss;
   Curve lr;
   // Training time, in seconds, at which the test accuracy first reached the target; the
-  // median if runs were repeated. nullopt if there is no target or the run did not
-  // reach it.
+  // median if runs were repeated. The value is nullopt if there is no target or if the
+  // run did not reach it.
   std::optional<double> arrival;
   // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json does not
   // contain it.

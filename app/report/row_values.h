@@ -39,8 +39,9 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// Returns the metric whose value on the samples of a part, such as "test", is in a row
-/// of table.json, in summary.json or in a line of metrics.jsonl; null if there is none.
+/// Returns the metric whose value on the samples of a part, such as "test", is in a
+/// row. The row is from table.json, summary.json or metrics.jsonl. Returns null if the
+/// row has no such metric.
 inline const Metric* metric_in(
     const nlohmann::ordered_json& row, const std::string& part = "test") {
   for (const Metric* metric : kMetrics) {

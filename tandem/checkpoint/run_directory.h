@@ -45,9 +45,9 @@ struct TrainReport {
 
 /// Result of an evaluation, and a test line of metrics.jsonl.
 struct TestReport {
-  // Position of the evaluation in the run: index of the epoch, from 0; number of
-  // optimizer steps since the run began; number of training samples that all ranks
-  // processed in these steps.
+  // Position of the evaluation in the run: index of the epoch (from 0), number of
+  // optimizer steps since the run began, and number of samples that all ranks processed
+  // in these steps.
   int64_t epoch = 0;
   int64_t step = 0;
   int64_t samples = 0;

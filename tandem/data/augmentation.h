@@ -10,7 +10,8 @@ struct Augmentation {
   // True: mirrors half of the images, left to right.
   bool flip = false;
   // Number of black pixels added on each side before an image is cropped to its size at
-  // a random place, as torchvision's RandomCrop(size, padding=crop) does; 0: no crop.
+  // a random place; 0: no crop. Corresponds to torchvision's RandomCrop(size,
+  // padding=crop).
   int64_t crop = 0;
 
   bool any() const {

@@ -16,9 +16,10 @@ namespace tandem {
 /// quotes. A line ends with LF or CRLF. A UTF-8 byte order mark at the start and empty
 /// lines at the end are skipped.
 ///
-/// Every function throws DataError, with the path and the line, for a NUL byte, an
-/// empty line before the end, an unterminated quote, a quote or a carriage return in a
-/// cell without quotes, and text after a closing quote.
+/// Every function throws DataError, with the path and the line, if the text is not
+/// valid CSV. Examples are a NUL byte, an empty line before the end, a quote that is
+/// not closed, and text after a closing quote. A cell without quotes must not contain
+/// quotes or carriage returns.
 class CsvRows {
  public:
   /// Keeps a reference to `text`, which must outlive this object. `path` is the name of

@@ -13,8 +13,8 @@ namespace tandem {
 
 /// Hashes of the first Dataset::size samples of a data set: SHA-256 as hex digits. If
 /// more than 4 MiB of samples are mapped, the hash covers only their number of bytes
-/// and 1,024 blocks of 4 KiB at equal distances, because reading a large file takes
-/// minutes.
+/// and 1,024 blocks of 4 KiB at equal distances. Reading a large file completely would
+/// take minutes.
 struct DataHashes {
   std::string inputs;
   std::string targets;

@@ -13,10 +13,10 @@ namespace tandem {
 
 /// Conversion of samples to inputs of a model.
 struct InputOptions {
-  // Normalization: a pixel p becomes (p / 255 - mean) / std, and a number x of a
-  // float32 sample becomes (x - mean) / std, in float32 as in torchvision. One value,
-  // or one value for each channel or column (the first size of a sample's shape). No
-  // effect on indices.
+  // Normalization in float32, as in torchvision: a pixel p becomes (p / 255 - mean) /
+  // std, and a number x of a float32 sample becomes (x - mean) / std. One value, or one
+  // value for each channel or column (the first size of a sample's shape). No effect on
+  // indices.
   std::vector<double> mean = {0.1307};
   std::vector<double> std = {0.3081};
   // Number of black pixels added on each side of an image before the normalization.

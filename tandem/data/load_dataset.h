@@ -72,10 +72,10 @@ void check_settings_of_format(const RunConfig& config);
 /// parts. Reads only names, not the content of files.
 [[nodiscard]] bool has_inputs(const std::string& path);
 
-/// Loads inputs for predictions: a PNG or JPEG file or a folder of such files, an IDX
-/// file of images, a .npy file, or a CSV table that may lack the target column of the
-/// training part. If the file has no targets, Dataset::targets has no bytes. Throws the
-/// errors of load_dataset().
+/// Loads inputs for predictions: an image (PNG or JPEG) or a folder of images, an IDX
+/// file of images, a .npy file, or a CSV table. The table may lack the target column of
+/// the training part. If the file has no targets, Dataset::targets has no bytes. Throws
+/// the errors of load_dataset().
 [[nodiscard]] Dataset load_inputs(
     const DataRequest& request,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));

@@ -49,10 +49,13 @@ struct LoaderOptions : InputOptions {
 };
 
 /// Sets `images` and `pinned` for a model on `placement`. The loader then makes batches
-/// on the device if three conditions hold: the samples are images with one mean, there
-/// is no augmentation, and the device has enough memory for the images
-/// (copy_to_device()). Otherwise the loader makes batches in main memory, and the
-/// caller copies them to the device.
+/// on the device if these conditions hold:
+/// - the samples are images with one mean
+/// - there is no augmentation
+/// - the device has enough memory for the images (copy_to_device())
+///
+/// Otherwise the loader makes batches in main memory, and the caller copies them to the
+/// device.
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement);
 

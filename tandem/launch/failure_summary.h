@@ -26,9 +26,9 @@ void complete_error_files(
 bool needs_summary(
     const HostEnding& ending, const Circumstances& when, bool have_reported);
 
-/// Prints a block about the rank that failed first to standard error: rank, host,
-/// process, status, time, error file, and the rank's last lines that are not on the
-/// console. Keeps the log directory, because the block names the error file.
+/// Prints a block about the rank that failed first to standard error. The block has the
+/// rank, host, process, status, time, error file, and the rank's last lines that are
+/// not on the console. Keeps the log directory, because the block names the error file.
 ///
 /// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
 /// also copies the rank's error file to that path.

@@ -34,9 +34,9 @@ std::pair<std::string, std::string> attempt_variable(int number);
 /// Decides whether the ranks of a run are started again after a failure. Host 0 decides
 /// for all hosts of a run.
 ///
-/// Ranks are not started again after misuse (exit code 2), after a stop by a signal,
-/// after `most` restarts, or if the run has failed three times in succession at the
-/// same step for the same reason.
+/// Ranks are not started again after misuse (exit code 2), after a stop by a signal, or
+/// after `most` restarts. They are also not started again if the run has failed three
+/// times in succession at the same step for the same reason.
 class Restarts {
  public:
   /// `most` is the maximum number of restarts.

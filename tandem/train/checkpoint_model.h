@@ -42,9 +42,9 @@ struct CheckpointModel {
 /// with --precision fp64. The parameters of `own` keep their dtype.
 ///
 /// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
-/// Throws ConfigError in these cases: the checkpoint has a custom model, but `own` is
-/// null and `network` is ""; the checkpoint belongs to another model; it has no weights
-/// of the kind `weights`.
+/// Throws ConfigError if the checkpoint belongs to another model or has no weights of
+/// the kind `weights`. Also throws ConfigError if the checkpoint has a custom model,
+/// `own` is null and `network` is "".
 [[nodiscard]] CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network = "",
     CheckpointWeights weights = CheckpointWeights::own,

@@ -76,10 +76,10 @@ struct CheckpointEvaluation {
 /// `checkpoint` is the checkpoint's directory or the path of its model.safetensors. If
 /// the run used a custom model or loss, pass the same model and loss.
 ///
-/// Throws DataError if the path is not a checkpoint. Throws ConfigError in these cases:
-/// the checkpoint belongs to another model; the run used a custom data set, and neither
-/// `data` nor `dataset` is given; the checkpoint has no weights of the kind
-/// options.weights.
+/// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
+/// checkpoint belongs to another model, or has no weights of the kind options.weights.
+/// Also throws ConfigError if the run used a custom data set, and neither `data` nor
+/// `dataset` is given.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

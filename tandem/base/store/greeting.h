@@ -62,10 +62,9 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // Greetings with which add() compares later greetings: the first greeting, the first
-  // greetings of a launcher and of a rank, and the first greetings with a backend and
-  // with the name of a run. World sizes are compared only within a role: if the hosts
-  // of a run may change, a launcher's greeting has the maximum number of ranks.
+  // Greetings with which add() compares later greetings. World sizes are compared only
+  // within a role: if the hosts of a run may change, a launcher's greeting has the
+  // maximum number of ranks.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_launcher_;
   std::optional<Greeting> first_rank_;

@@ -73,9 +73,9 @@ class ImageReader {
 /// Reads the header of an image file. `path` is the name of the file in errors. `bytes`
 /// must outlive the reader.
 ///
-/// This function and all functions of the reader throw DataError in these cases: the
-/// file is not a PNG or JPEG file, is damaged or ends too early, is a CMYK JPEG or
-/// 16-bit PNG file, or has more than kMostPixels pixels.
+/// This function and all functions of the reader throw DataError if the file is not a
+/// PNG or JPEG file, is damaged or ends too early. They also throw it for CMYK JPEG
+/// files, 16-bit PNG files, and images of more than kMostPixels pixels.
 std::unique_ptr<ImageReader> open_image(
     std::string_view bytes, const std::string& path);
 
