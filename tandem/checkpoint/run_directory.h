@@ -34,8 +34,8 @@ struct TrainReport {
   // Norm of the gradients in the last step (Strategy::gradient_norm()).
   std::optional<double> gradient_norm;
   double samples_per_second = 0;
-  // Time for which this rank waited for communication in its steps since the previous
-  // line, mean per step.
+  // Mean time per step for which this rank waited for communication, over its steps
+  // since the previous line.
   double exposed_comm_ms_per_step = 0;
   // Peak memory of this rank's process (PeakMemory in train/report/measures.h).
   double process_peak_memory_mib = 0;

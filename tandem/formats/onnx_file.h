@@ -20,7 +20,7 @@ struct OnnxAttribute {
 
 /// A call of an operator of ONNX's default domain.
 struct OnnxNode {
-  // Unique in the model.
+  // Name of the node, unique in the model.
   std::string name;
   // Operator, such as "Conv".
   std::string type;

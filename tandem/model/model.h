@@ -76,7 +76,8 @@ struct ModelOptions {
   // True: inputs are indices of int64 instead of numbers of `dtype`.
   bool index_input = false;
   int64_t num_classes = 10;
-  // The initial weights are those of Python's model after torch.manual_seed(seed).
+  // Seed of the initial weights, which are those of Python's model after
+  // torch.manual_seed(seed).
   uint64_t seed = 0;
   at::ScalarType dtype = at::kFloat;
   // False removes the dropout layers.

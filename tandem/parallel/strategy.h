@@ -84,7 +84,7 @@ class Strategy {
   /// All ranks make the same number of steps. A rank without data gets no batches but
   /// takes part in the collective operations.
   ///
-  /// Returns the sums of losses, correct samples and samples in this rank's batches.
+  /// Returns the sums of the loss, its metric and the samples over this rank's batches.
   /// The sums are empty on a stage that computes no loss.
   virtual StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;

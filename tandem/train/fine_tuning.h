@@ -26,7 +26,8 @@ struct GroupedParameters {
 void freeze_parameters(const std::string& patterns, const Model& model);
 
 /// Returns the parameter groups for the factors and decay_bias_and_norm of `options`:
-/// one group for each pair of factors. Vectors count as biases and norms.
+/// one group for each pair of factors. Parameters with fewer than two dimensions count
+/// as biases and parameters of norms.
 ///
 /// Throws ConfigError if a pattern matches no parameter.
 [[nodiscard]] GroupedParameters group_parameters(

@@ -37,7 +37,8 @@ Greeting greeting_of(
 std::vector<std::string> to_texts(const Greeting& greeting);
 std::optional<Greeting> from_texts(const std::vector<std::string>& texts);
 
-/// The processes that have greeted a run's store. Checks that their settings match.
+/// The processes that have sent a greeting to a run's store. Checks that their settings
+/// match.
 class RollCall {
  public:
   /// Adds a process. Returns "" if its settings match those of the other processes and

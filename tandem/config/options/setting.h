@@ -24,7 +24,8 @@ struct Choice {
 template <typename E>
 struct Choices;
 
-/// Returns the first row of a value in Choices<E>::rows, which is not an alias.
+/// Returns the row of a value in Choices<E>::rows. If the value has aliases, returns
+/// its first row, which has its name.
 template <typename E>
 constexpr const auto& row_of(E value) {
   for (const auto& row : Choices<E>::rows) {

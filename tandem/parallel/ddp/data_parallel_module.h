@@ -80,8 +80,8 @@ size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
 /// the first replica. Throws ConfigError if the replicas' structures differ.
 void concatenate_tensors(const std::vector<NestedTensors>& replicas);
 
-/// Base class of DataParallelModule, which does not depend on the type of the wrapped
-/// module.
+/// Base class of DataParallelModule with all parts that do not depend on the type of
+/// the wrapped module.
 class ReplicatedModule : public torch::nn::Module {
  public:
   ~ReplicatedModule() override;

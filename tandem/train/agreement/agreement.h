@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Decision about the run, which is equal on all ranks.
+/// A decision about the run. All ranks make the same decision.
 struct Decision {
   // Lowest rank that received a signal to stop; -1 if no rank received such a signal.
   int stopping_rank = -1;
