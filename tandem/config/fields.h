@@ -132,8 +132,8 @@ void check_fields(const RunConfig& config);
 template <typename Options>
 void check_options(const Options& options);
 
-/// Returns the names and values of all settings of a struct, which is DataOptions. The
-/// texts of equal structs are equal.
+/// Returns the names and values of all settings in a struct. The texts of equal structs
+/// are equal. The only supported struct is DataOptions.
 template <typename Options>
 [[nodiscard]] std::string settings_text(const Options& options);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Code that depends on LibTorch's version, 1.13 or later. Only this header and its
-/// source compare versions.
+// Code that depends on LibTorch's version, 1.13 or later. Only this header and its
+// source compare versions.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>

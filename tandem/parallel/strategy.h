@@ -59,7 +59,7 @@ struct StrategyParts {
   ModelArenas& arenas;
   Optimizer& optimizer;
   Loss loss = {};
-  // Index of the first stage of a pipeline with trainable parameters.
+  // Index of the first stage that has trainable parameters, in a pipeline.
   int64_t first_trained_stage = 0;
 };
 

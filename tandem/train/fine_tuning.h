@@ -33,7 +33,7 @@ void freeze_parameters(const std::string& patterns, const Model& model);
 [[nodiscard]] GroupedParameters group_parameters(
     const OptimizerOptions& options, const Model& model);
 
-/// Returns the index of the first stage of a pipeline with trainable parameters.
+/// Returns the index of the first stage that has trainable parameters, in a pipeline.
 /// `stage` is this rank's stage. Collective.
 [[nodiscard]] int64_t find_first_trained_stage(const Model& stage, Communicator& comm);
 

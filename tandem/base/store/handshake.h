@@ -7,13 +7,13 @@
 
 namespace tandem::store_protocol {
 
-/// Handshake by which both sides of a connection prove that they know the run's token,
-/// without sending it (protocol.h has the frames).
-///
-/// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
-/// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
-/// The client sends its proof first, so a client without the token gets no proof from
-/// the server.
+// Handshake by which both sides of a connection prove that they know the run's token,
+// without sending it (protocol.h has the frames).
+//
+// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
+// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
+// The client sends its proof first, so a client without the token gets no proof from
+// the server.
 
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;

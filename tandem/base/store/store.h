@@ -15,14 +15,14 @@
 
 namespace tandem {
 
-/// The rendezvous store is a small key-value table. Ranks use it to find each other
-/// before they have a communicator, and to report why they failed. The launcher runs
-/// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
-/// server.
-///
-/// Addresses are "unix:PATH" (one host; the path's folder should be private) or
-/// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
-/// must know the same token (token.h). protocol.h describes the wire protocol.
+// The rendezvous store is a small key-value table. Ranks use it to find each other
+// before they have a communicator, and to report why they failed. The launcher runs
+// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
+// server.
+//
+// Addresses are "unix:PATH" (one host; the path's folder should be private) or
+// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
+// must know the same token (token.h). protocol.h describes the wire protocol.
 
 using Milliseconds = std::chrono::milliseconds;
 

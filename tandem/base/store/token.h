@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-/// The token is the text of a file that only this user can read. A process needs it to
-/// join a run over TCP. The token is never sent (handshake.h), and appears on no
-/// command line and in no environment variable.
+// The token is the text of a file that only this user can read. A process needs it to
+// join a run over TCP. The token is never sent (handshake.h), and appears on no
+// command line and in no environment variable.
 
 /// Settings that determine the token of a run.
 struct TokenOptions {
