@@ -154,7 +154,7 @@ class Page:
         head = ["epoch", *(f"loss, {who}" for who in parts),
                 *(f"accuracy in %, {who}" for who in parts)]
         figures = [f"![{title} of each epoch on one rank]({name}-{title.lower()}.svg)\n\n"
-                   f"*{title} of each epoch on one rank. tandem's curve covers PyTorch's.*\n\n"
+                   f"*{title} of each epoch on one rank. tandem's curve hides PyTorch's if they agree.*\n\n"
                    for title in ("Loss", "Accuracy")]
         return "".join(figures) + table(head, rows)
 
