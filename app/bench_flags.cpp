@@ -61,7 +61,7 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
       ->check(whole_number(1, 4096));
   app.add_option("--steps", options.steps, "number of steps to time")
       ->check(whole_number(1));
-  app.add_option("--warmup", options.warmup, "number of steps before them")
+  app.add_option("--warmup", options.warmup, "number of steps before the timed steps")
       ->check(whole_number(0));
   app.add_flag(
       "--prefetched", options.prefetched,

@@ -47,7 +47,8 @@ const Field* find_renamed(const std::string& flag) {
   return nullptr;
 }
 
-// Replaces --nnodes MIN:MAX, as torchrun has it, by --nnodes MAX --min-nnodes MIN.
+// Replaces --nnodes MIN:MAX, which torchrun also accepts, by --nnodes MAX --min-nnodes
+// MIN.
 void split_host_range(Arguments& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool attached = arguments[i].rfind("--nnodes=", 0) == 0;

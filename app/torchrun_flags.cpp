@@ -269,7 +269,7 @@ const std::vector<TorchrunFlag>& torchrun_flags() {
       {"--role", "PET_ROLE", "value of ROLE_NAME, equal on all hosts; default: default",
        &set_role},
       {"--monitor-interval,--monitor_interval", "PET_MONITOR_INTERVAL",
-       "number of seconds; the launcher always notices the end of a rank at once",
+       "number of seconds; the launcher always notices the end of a rank immediately",
        &set_monitor_interval},
       {"--start-method,--start_method", "PET_START_METHOD",
        "spawn, fork or forkserver; has no effect on programs, as with torchrun",

@@ -19,10 +19,10 @@ struct TorchrunSettings {
   std::string local_addr;
 };
 
-/// Sets the options of the launcher, whose number of hosts, number of this host and
-/// address of host 0 must be set. `has_master`: true if a flag names the address of
-/// host 0. `has_timeout`: true if options.timeout_seconds overrides the settings.
-/// Throws ConfigError for settings that contradict each other or the options.
+/// Sets the options of the launcher. The number of hosts, the number of this host and
+/// the address of host 0 must already be set. `has_master` is true if a flag names the
+/// address of host 0. `has_timeout` is true if options.timeout_seconds overrides the
+/// settings. Throws ConfigError for settings that contradict each other or the options.
 void apply(
     const TorchrunSettings& settings, bool has_master, bool has_timeout,
     LaunchOptions& options);

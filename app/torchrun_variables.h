@@ -8,10 +8,10 @@
 
 namespace tandem::app {
 
-/// Parses the number of ranks on this host: a number, cpu (one per usable CPU), gpu
-/// (one per GPU), or auto (as gpu, or as cpu on a host without GPUs). Throws
-/// ConfigError. The message contains `where`, the name of the flag or variable that has
-/// the text.
+/// Parses the number of ranks on this host. `text` is a number, cpu (one rank per
+/// usable CPU), gpu (one rank per GPU), or auto (gpu, or cpu on a host without GPUs).
+/// Throws ConfigError for any other text. The message contains `where`, the name of the
+/// flag or variable that has the text.
 int parse_nproc(const std::string& text, const std::string& where);
 
 /// Number of hosts. Hosts may join and leave if `least` is less than `most`.
@@ -20,11 +20,12 @@ struct HostCount {
   int most = 1;
 };
 
-/// Parses the number of hosts: a number, or torchrun's MIN:MAX. Throws as parse_nproc().
+/// Parses the number of hosts: a number, or torchrun's MIN:MAX. Throws the errors of
+/// parse_nproc().
 HostCount parse_nnodes(const std::string& text, const std::string& where);
 
-/// Parses a whole number from `least` to `most`. `or_else`: text about other accepted
-/// values for the error, or "". Throws as parse_nproc().
+/// Parses a whole number from `least` to `most`. `or_else` is a text about other
+/// accepted values for the error, or "". Throws the errors of parse_nproc().
 int parse_count(
     const std::string& text, const std::string& where, int least, int most,
     const std::string& or_else = "");

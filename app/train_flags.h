@@ -10,8 +10,8 @@ namespace tandem::app {
 
 /// Arguments of `train` that are not settings of the run.
 struct TrainExtras {
-  // Settings of the recipe that have no effect, because a resumed run keeps its own
-  // (kept_settings()); "" for none.
+  // Settings of the recipe that have no effect, because a resumed run keeps its earlier
+  // settings (kept_settings()); "" for none.
   std::string kept;
   // The flag --fetch. It is not a setting of recipes and config.toml, because it
   // applies only to this host and this start.

@@ -30,7 +30,8 @@ std::vector<const char*> measured_settings() {
 // Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  // 0: one rank; with --from, the number of ranks in that run.
+  // Number of ranks per node; 0: one rank or, with --from, the number of ranks in that
+  // run.
   int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
@@ -45,7 +46,7 @@ struct PlanFlags {
   double local_ms = kUnset;
   double comm_cpu_ms = kUnset;
   int64_t batch_size = 0;
-  // sync, comm_hook and measured_settings().
+  // Settings of sync, comm_hook and measured_settings().
   RunConfig config;
   // Flags of measured_settings() that were given, with their values, for `bench step`.
   Arguments measured;
@@ -74,7 +75,7 @@ void add_strategy_flags(CLI::App& app, StrategyOptions& strategy) {
   app.add_option_function<std::string>(
       "--sync",
       [&strategy](const std::string& text) { strategy.sync = parse_sync(text); },
-      "when gradients are reduced: overlap or flat, as in tandem train");
+      "grouping of gradients into all-reduces: overlap or flat");
   app.add_option_function<std::string>(
       "--comm-hook",
       [&strategy](const std::string& text) {
@@ -118,7 +119,8 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
       ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
-      "instead of the last three flags: bytes@ms,..., as plan --json prints them");
+      "buckets as bytes@ms,..., as plan --json prints them; replaces "
+      "--gradient-bytes, --bucket-bytes and --overlap");
   add_strategy_flags(app, flags.config.strategy);
   app.add_option(
          "--bandwidth-gbit", flags.bandwidth_gbit,

@@ -41,7 +41,7 @@ void check_world(
   const int asked = config.num_ranks_here() * static_cast<int>(config.ranks.nnodes);
   if (asked > 1 && asked != env.world_size) {
     throw ConfigError(
-        "[launch] --nproc and --nnodes ask for " + std::to_string(asked) +
+        "[launch] --nproc and --nnodes request " + std::to_string(asked) +
         " ranks, but WORLD_SIZE is " + std::to_string(env.world_size) +
         "; leave out --nproc under a launcher, or unset RANK and WORLD_SIZE");
   }
@@ -78,7 +78,7 @@ void fetch_missing(
   if (!Process(options).wait().ok()) {
     throw DataError(
         "[data] " + name +
-        " is not fetched, as the line before says; choose another --data");
+        " is not fetched (the previous line has the reason); choose another --data");
   }
 }
 

@@ -66,7 +66,7 @@ class TargetFolder {
       } else if (Clock::now() - last_growth > patience) {
         throw DataError(
             "[fetch] another process fetches into '" + folder +
-            "', but nothing has come for " + std::to_string(patience.count()) +
+            "', but no data has arrived for " + std::to_string(patience.count()) +
             " s; check that process, or choose another folder with --to");
       }
     }

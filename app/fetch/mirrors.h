@@ -52,11 +52,11 @@ Mirrors parse_mirrors(
     std::string_view text, const std::string& name, const Mirrors& known = {});
 
 /// Returns the data sets of the embedded mirrors.toml, replaced and extended by the
-/// file that $TANDEM_MIRRORS names. Throws as parse_mirrors().
+/// file that $TANDEM_MIRRORS names. Throws the errors of parse_mirrors().
 Mirrors read_mirrors();
 
-/// Returns a data set by name. If there is none, throws ConfigError with the most
-/// similar name.
+/// Returns a data set by name. If there is no such data set, throws ConfigError with
+/// the most similar name.
 const RemoteSet& find_set(const Mirrors& mirrors, const std::string& name);
 
 }  // namespace tandem::app

@@ -17,7 +17,7 @@ std::string status_json(
   }
   trainer["metrics"] = nlohmann::ordered_json::array();
   for (const auto& [name, value] : status.metrics) {
-    // The API has values as text.
+    // The API requires values as text.
     trainer["metrics"].push_back(
         {{"name", name}, {"value", fmt::format("{:.6g}", value)}});
   }

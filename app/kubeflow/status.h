@@ -8,7 +8,7 @@
 
 namespace tandem::app {
 
-/// Progress of a run, as `kubectl get trainjob` shows it.
+/// Progress of a run, which `kubectl get trainjob` shows.
 struct ProgressStatus {
   // Completed part of the run in percent, from 0 to 100.
   int percentage = 0;

@@ -39,8 +39,8 @@ class StatusSender {
   StatusSender(const StatusSender&) = delete;
   StatusSender& operator=(const StatusSender&) = delete;
 
-  /// Sends a status when the interval allows it, unless send() is called again before.
-  /// Does not wait.
+  /// Sends a status when the interval allows it, unless a newer status replaces it
+  /// before. Does not wait.
   void send(std::string status);
 
   /// Abandons the request that is in progress, sends the last status and waits for the
@@ -63,7 +63,7 @@ class StatusSender {
   std::optional<std::string> newest_;
   bool ending_ = false;
   bool warned_ = false;
-  // Begins after all other members exist.
+  // Starts after all other members are initialized.
   std::thread thread_;
 };
 

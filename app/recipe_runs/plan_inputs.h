@@ -9,7 +9,7 @@
 
 namespace tandem::app {
 
-/// Inputs of the prediction of `tandem plan`.
+/// Inputs from which `tandem plan` predicts the time of a step.
 struct PlanInputs {
   ScalingInputs scaling;
   // Samples per rank and step; 0 if unknown.

@@ -40,10 +40,13 @@ struct PlannedRun {
   std::string obstacle;
 };
 
-/// Reads a recipe and plans its run. `nproc`: number of ranks; 0: the value in the
-/// recipe. `out`: directory of the comparison. `taken`: directories of the runs planned
-/// so far; the function adds the directories of this run. Throws the errors of `tandem
-/// train` for an invalid recipe or setting.
+/// Reads a recipe and plans its run. Throws the errors of `tandem train` for an invalid
+/// recipe or setting.
+///
+/// - `nproc`: number of ranks; 0: the value in the recipe
+/// - `out`: directory of the comparison
+/// - `taken`: directories of the runs planned so far; the function adds the directories
+///   of this run
 PlannedRun plan_run(
     const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken);

@@ -9,9 +9,9 @@ namespace tandem::app {
 ///
 /// Times, rates, accuracies, the test loss and memory are medians, each computed
 /// separately. Other values, such as `directory`, come from the run with the median
-/// time (seconds_in()); for an even number of runs, from the faster of the two middle
-/// runs. The key `runs` lists the figures of each run. The key `wall_seconds_range` has
-/// the least and the greatest `wall_seconds`.
+/// time (seconds_in()). For an even number of runs, this is the faster of the two
+/// middle runs. The key `runs` lists the figures of each run. The key
+/// `wall_seconds_range` has the least and the greatest `wall_seconds`.
 ///
 /// If the last run is not done, returns its row and adds the number of the run to the
 /// reason. Returns a single row unchanged. There must be at least one row.

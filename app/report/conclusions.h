@@ -31,13 +31,13 @@ struct Conclusions {
   // last. In a table of `tandem scaling`, indices of all runs in the order of the
   // table.
   std::vector<size_t> order;
-  // The run that reached the target accuracy first; if none did, the run with the best
-  // metric; nullopt if fewer than two runs are done. In a table of `tandem scaling`,
-  // the run with the greatest speed-up; nullopt if no speed-up is above 1.
+  // The run that reached the target accuracy first. If no run reached it, the run with
+  // the best metric; nullopt if fewer than two runs are done. In a table of `tandem
+  // scaling`, the run with the greatest speed-up; nullopt if no speed-up is above 1.
   std::optional<Winner> winner;
   // Number of runs by status, such as "3 recipes: 2 done, 1 skipped".
   std::string counts;
-  // A sentence about the winner; "" without a winner.
+  // A sentence about the winner; "" if there is no winner.
   std::string verdict;
   // Sentences about differences between the runs that limit a comparison of their
   // figures.

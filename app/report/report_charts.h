@@ -10,14 +10,14 @@ namespace tandem::app {
 /// objects with "id", "title" and "group" ("main", "curves" or "costs"). Charts without
 /// points are left out.
 ///
-/// A line chart also has
-///  - "x" and "y": the axes, with "title" and "scale". The scale is "linear", "log" or,
-///    for accuracies, "error": the logarithm of 100 - accuracy;
-///  - "lines": one line per run, or per recipe of a scaling, with "run", "label",
-///    "style" (0 for the best run; color and marker follow from it), "wins", "points"
-///    [x, y], "tutorial" [x, y] and "ranges" [x, least, most];
-///  - "marks": objects with "label" and "kind". The kinds "winner" and "guide" have
-///    "points", and the kind "level" has "y".
+/// A line chart also has these members:
+/// - "x" and "y": the axes, with "title" and "scale". The scale is "linear", "log" or,
+///   for accuracies, "error", which is the logarithm of 100 - accuracy.
+/// - "lines": one line per run, or per recipe of a scaling, with "run", "label",
+///   "style" (0 for the best run; it determines color and marker), "wins", "points"
+///   [x, y], "tutorial" [x, y] and "ranges" [x, least, most].
+/// - "marks": objects with "label" and "kind". The kinds "winner" and "guide" have
+///   "points", and the kind "level" has "y".
 ///
 /// A chart of the group "costs" also has "unit", "scale" and "bars". Each bar has
 /// "run", "style", "value" and, if known, "least", "most" and "tutorial".

@@ -35,17 +35,18 @@ struct ReportRun {
   Curve train_loss;
   Curve lr;
   // Training time, in seconds, at which the test accuracy first reached the target; the
-  // median if runs were repeated. nullopt if there is no target or the run did not
-  // reach it.
+  // median if runs were repeated. The value is nullopt if there is no target or if the
+  // run did not reach it.
   std::optional<double> arrival;
-  // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json has none.
+  // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json does not
+  // contain it.
   std::string started;
   // Lines of config.toml that differ from the defaults, such as "batch_size = 32".
   std::vector<std::string> settings;
 };
 
-/// Reads the runs of a table. `directory` contains the table. `target`: test accuracy
-/// in percent.
+/// Reads the runs of a table. `directory` contains the table. `target` is the test
+/// accuracy to reach, in percent.
 std::vector<ReportRun> read_report_runs(
     const nlohmann::ordered_json& table, const std::string& directory,
     std::optional<double> target);

@@ -13,7 +13,8 @@ namespace tandem::app {
 
 inline constexpr double kMegabyte = 1e6;
 
-/// Returns the number under a key of a row of table.json; nullopt if there is none.
+/// Returns the number under a key of a row of table.json; nullopt if there is no
+/// number.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -24,13 +25,13 @@ inline std::optional<double> number_in(
   return found->get<double>();
 }
 
-/// Returns the text under a key of a row; "" if there is none.
+/// Returns the text under a key of a row; "" if there is no text.
 inline std::string text_in(const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Returns the object or list under a key of a row; null if there is none.
+/// Returns the object or list under a key of a row; null if there is no object or list.
 inline nlohmann::ordered_json part_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -38,8 +39,9 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// Returns the metric whose value on the samples of a part, such as "test", is in a row
-/// of table.json, in summary.json or in a line of metrics.jsonl; null if there is none.
+/// Returns the metric whose value on the samples of a part, such as "test", is in a
+/// row. The row is from table.json, summary.json or metrics.jsonl. Returns null if the
+/// row has no such metric.
 inline const Metric* metric_in(
     const nlohmann::ordered_json& row, const std::string& part = "test") {
   for (const Metric* metric : kMetrics) {
@@ -62,8 +64,8 @@ inline nlohmann::ordered_json tutorial_in(const nlohmann::ordered_json& row) {
   return part_in(row, row.contains("tutorial") ? "tutorial" : "document");
 }
 
-/// Returns the time of the whole program, or the training time if only that is known,
-/// in seconds; nullopt if neither is known.
+/// Returns the time of the whole program, in seconds. If only the training time is
+/// known, returns the training time; nullopt if neither is known.
 inline std::optional<double> seconds_in(const nlohmann::ordered_json& row) {
   for (const char* key : {"wall_seconds", "program_seconds", "train_seconds"}) {
     if (const auto seconds = number_in(row, key)) {

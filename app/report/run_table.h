@@ -15,12 +15,13 @@ struct RunTable {
 };
 
 /// Builds the table of a comparison, a scaling or a run. `table` contains the additions
-/// of add_conclusions(). `wide`: whether to include the columns that do not fit on a
+/// of add_conclusions(). If `wide` is true, includes the columns that do not fit on a
 /// terminal.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
-/// Returns the table as plain text (to_text()) or as Markdown (to_markdown()). The
-/// first column is aligned to the left, and the others to the right.
+/// Functions that return the table as plain text (to_text()) or as Markdown
+/// (to_markdown()). The first column is aligned to the left, and the others to the
+/// right.
 std::string to_text(const RunTable& table);
 std::string to_markdown(const RunTable& table);
 

@@ -14,8 +14,8 @@ int bench_optimizer(const Arguments& arguments);
 /// Runs `bench allreduce`, which times all-reduces, in the process of a rank.
 int bench_allreduce(const Arguments& arguments);
 
-/// Waits until the device has finished the work in its current stream. Returns at once
-/// for a CPU.
+/// Waits until the device has finished the work in its current stream. Returns
+/// immediately for a CPU.
 void wait_for(const c10::Device& device);
 
 /// Adds LibTorch's version, the CPU and its instruction sets to `json`.

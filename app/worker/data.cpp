@@ -25,7 +25,7 @@ std::string sizes_text(const Samples& samples, int64_t count) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-// The tensors of a batch (data/loader.h).
+// Prints the types and sizes of a batch's tensors (data/loader.h).
 void print_batch(const Dataset& data) {
   const int64_t count = std::min(data.size, TrainingOptions().batch_size);
   fmt::print(

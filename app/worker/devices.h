@@ -10,9 +10,9 @@
 namespace tandem::app {
 
 /// Returns the device of a rank according to config.exec.device. Loads CUDA if the rank
-/// may need it, so call this function before any code asks LibTorch whether CUDA is
+/// may need it, so call this function before any code queries LibTorch whether CUDA is
 /// available. If `auto` does not use the GPUs of the host, logs the reason.
-/// `local_rank`: the rank's number on its host.
+/// `local_rank` is the rank's number on its host.
 ///
 /// Throws ConfigError for a device that does not exist.
 Placement find_placement(const RunConfig& config, int local_rank);

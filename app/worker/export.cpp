@@ -48,7 +48,7 @@ size_t export_pt2(const ExportOptions& options) {
   return count_tensors(graph);
 }
 
-// In float32, since ONNX Runtime has no convolutions in float64.
+// Exports in float32, because ONNX Runtime has no convolutions in float64.
 size_t export_onnx(const ExportOptions& options) {
   const auto loaded =
       load_checkpoint_graph(options.checkpoint, options.network, options.weights);

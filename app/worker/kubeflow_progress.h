@@ -27,14 +27,14 @@ class KubeflowProgress : public ReportListener {
 
   const double epochs_;
   ProgressStatus status_;
-  // Part of the run that was complete at the first report, and the time of this report.
+  // Completed part of the run at the first report, and the time of this report.
   double first_done_ = -1;
   std::chrono::steady_clock::time_point first_time_;
   StatusSender sender_;
 };
 
-/// Returns the progress of a run for rank 0 in a pod of Kubeflow Trainer, null for
-/// other ranks and elsewhere.
+/// Returns the progress of a run on rank 0 in a pod of Kubeflow Trainer; null on other
+/// ranks and outside of such a pod.
 std::unique_ptr<KubeflowProgress> kubeflow_progress(const RunConfig& config, int rank);
 
 }  // namespace tandem::app

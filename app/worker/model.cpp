@@ -52,7 +52,7 @@ std::vector<int64_t> parse_shape(const std::string& text) {
   return *sizes;
 }
 
-// Shortens a text in the middle.
+// Shortens a text to `width` characters by removing its middle.
 std::string fitted(const std::string& text, size_t width) {
   if (text.size() <= width) {
     return text;

@@ -19,7 +19,8 @@ class Bytes {
 
   Bytes() = default;
 
-  /// Takes ownership of a vector's memory: numbers in the byte order of the host.
+  /// Takes ownership of the memory of a vector of numbers. The bytes of each number are
+  /// in the byte order of the host.
   template <typename Number>
   Bytes(std::vector<Number> values) {  // NOLINT(google-explicit-constructor)
     static_assert(std::is_arithmetic_v<Number>);
@@ -29,7 +30,7 @@ class Bytes {
     size_ = owner->size() * sizeof(Number);
   }
 
-  /// Shares the `size` bytes at `data`, which the deleter of `data` frees.
+  /// Shares the `size` bytes at `data`. The deleter of `data` frees them.
   Bytes(std::shared_ptr<const uint8_t> data, size_t size)
       : data_(std::move(data)), size_(size) {}
 

@@ -14,11 +14,11 @@ class Deadline {
 
   explicit Deadline(Milliseconds time) : time_(time), end_(Clock::now() + time) {}
 
-  /// Timeout that was passed to the constructor, for error messages.
+  /// Returns the timeout that was passed to the constructor, for error messages.
   Milliseconds time() const {
     return time_;
   }
-  /// Time until the deadline; zero after the deadline.
+  /// Returns the time until the deadline; zero after the deadline.
   Milliseconds left() const {
     return std::max(
         Milliseconds(0), std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()));

@@ -41,11 +41,11 @@ class CommError : public Error {
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
 
-  /// The backend's message, without the name of the operation.
+  /// Returns the backend's message, without the name of the operation.
   const std::string& cause() const {
     return cause_;
   }
-  /// The rank that failed, if it is known.
+  /// Returns the rank that failed, if it is known.
   std::optional<int> peer() const {
     return peer_;
   }
@@ -55,15 +55,16 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// Error of a run that saved a checkpoint and stopped because of a signal. `--resume
-/// auto` continues the run. The program exits with kExitStopped on every rank and host.
+/// Error of a run that saved a checkpoint and stopped because of a signal. The run can
+/// be continued with `--resume auto`. The program exits with kExitStopped on every rank
+/// and host.
 class StoppedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Exit code of a stopped run (EX_TEMPFAIL in sysexits.h). A batch script may start the
-/// command again.
+/// Exit code of a stopped run (EX_TEMPFAIL in sysexits.h). A batch script can run the
+/// same command again to continue.
 constexpr int kExitStopped = 75;
 
 /// Error for a bug in tandem, usually thrown by TANDEM_CHECK.
@@ -72,16 +73,16 @@ class InternalError : public Error {
   using Error::Error;
 };
 
-/// Replaces each control character, including Unicode's, with '?'. A terminal would
-/// execute control characters.
+/// Returns `text` with each control character, including Unicode's, replaced by '?',
+/// because a terminal would execute control characters.
 std::string printable(std::string text);
 
 /// Returns the program's exit code for an error: 2 for ConfigError, kExitStopped for
 /// StoppedError, otherwise 1.
 int exit_code(const std::exception& error);
 
-/// Checks an exit code that another process of the run reported. Returns `code` if it
-/// is 2 or kExitStopped, otherwise 1.
+/// Checks `code`, the exit code that another process of the run reported. Returns
+/// `code` if it is 2 or kExitStopped, otherwise 1.
 int known_exit_code(int code);
 
 /// Throws an error whose exit code is `code`: ConfigError for 2, StoppedError for

@@ -9,8 +9,9 @@ namespace tandem {
 /// An exclusive lock between processes: the kernel's lock (flock) on a file. The file
 /// contains the name of the process that has the lock.
 ///
-/// The destructor removes the file. If the process is killed, the kernel releases the
-/// lock, and the remaining file has no effect. On NFS the lock works between hosts.
+/// If the object has the lock, its destructor removes the file. If the process is
+/// killed, the kernel releases the lock, and the remaining file has no effect. On NFS
+/// the lock works between hosts.
 class FileLock {
  public:
   /// Stores the path of the lock file. Call try_lock() to lock the file.

@@ -8,8 +8,8 @@ namespace tandem {
 std::string host_name();
 
 /// Returns a text that identifies the running kernel and the container (its namespaces
-/// of processes and networks). Two processes get equal texts only if they can use each
-/// other's process ids and network addresses.
+/// of process ids and networks). Two processes get equal texts only if they can use
+/// each other's process ids and network addresses.
 std::string host_identity();
 
 /// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,

@@ -18,12 +18,13 @@ Bytes map_file(const std::string& path);
 /// the bytes removes the mapping. Returns no bytes, and sets errno, if that fails.
 Bytes map_descriptor(int fd, size_t size);
 
-/// Asks the kernel to read bytes of a mapped file, and does not wait. Otherwise an
-/// access also reads many pages around it, which can be several MB.
+/// Makes the kernel start to read `size` bytes at `data`, a part of a mapped file.
+/// Returns immediately. Without this call, the first access also reads many pages
+/// around it, which can be several MB.
 void read_ahead(const uint8_t* data, size_t size);
 
-/// Returns `size` bytes of `all`, starting at `offset`, which share its memory. The
-/// range must be inside `all`.
+/// Returns `size` bytes of `all` from `offset` on, without copying them. The range must
+/// be inside `all`.
 Bytes part_of(const Bytes& all, size_t offset, size_t size);
 
 }  // namespace tandem

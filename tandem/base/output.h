@@ -57,11 +57,12 @@ class Outlet {
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
-  /// Returns the number of bytes written, or -1 with errno, which is EAGAIN if there is
-  /// no room. The caller must block SIGPIPE (NoSigpipe).
+  /// Writes up to `size` bytes without waiting. Returns the number of bytes written, or
+  /// -1 with errno, which is EAGAIN if there is no room. The caller must block SIGPIPE
+  /// (NoSigpipe).
   ssize_t write_now(const char* data, size_t size);
 
-  /// Descriptor to poll for POLLOUT.
+  /// Returns the descriptor to poll for POLLOUT.
   int fd() const {
     return fd_;
   }
@@ -101,13 +102,15 @@ void hurry_output();
 /// opened.
 void reserve_standard_streams();
 
-/// Writes `text` to standard output or error immediately, without SIGPIPE. Waits for a
-/// stalled reader as write_output() does. Returns 0, or an errno if text was lost.
+/// Writes `text` to `stream`, which is stdout or stderr, immediately and without
+/// SIGPIPE. Waits for a slow reader as write_output() does. Returns 0, or an errno if
+/// text was lost.
 int print_now(std::FILE* stream, const std::string& text);
 
-/// Ignores SIGPIPE in the whole process, which would otherwise end when a reader closes
-/// the process's output. Output for that reader is lost. Programs started by exec
-/// inherit the setting, so call it only before starting tandem's own programs.
+/// Ignores SIGPIPE in the whole process. Otherwise, SIGPIPE would end the process when
+/// a reader closes the process's output. Output for that reader is lost. Programs
+/// started by exec inherit the setting, so call this function only before starting
+/// tandem's own programs.
 void ignore_closed_readers();
 
 }  // namespace tandem

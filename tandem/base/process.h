@@ -66,12 +66,12 @@ class Process {
   pid_t pid() const {
     return pid_;
   }
-  /// Read end of the pipe for standard output, owned by this object and non-blocking;
-  /// -1 without pipe_output.
+  /// Returns the read end of the pipe for standard output, which is owned by this
+  /// object and non-blocking; -1 without pipe_output.
   int output_fd() const {
     return output_fd_;
   }
-  /// Like output_fd(), for standard error.
+  /// Returns the read end of the pipe for standard error, like output_fd().
   int error_fd() const {
     return error_fd_;
   }
@@ -100,8 +100,9 @@ struct CommandResult {
   double seconds = 0;
 };
 
-/// Runs a command and returns its output. Kills it after `timeout_seconds`; the status
-/// then has SIGKILL.
+/// Runs a command, waits for its end and returns its output. After `timeout_seconds`,
+/// kills it with SIGKILL, which is then the signal in the status. Throws ConfigError if
+/// the command cannot be executed.
 CommandResult run_command(
     const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);

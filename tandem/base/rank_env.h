@@ -54,8 +54,8 @@ std::optional<std::string> get_env(const std::string& name);
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(
     const RankEnv& env);
 
-/// Returns whether an address is a loopback address, such as 127.0.0.1. If the ranks
-/// connect to each other at a loopback address, all of them are on this host.
+/// Returns whether an address is a loopback address, such as 127.0.0.1. If ranks
+/// connect to each other at a loopback address, all of them are on one host.
 bool is_loopback(const std::string& host);
 
 /// Returns whether all ranks are on this host, according to the launcher's variables.

@@ -15,7 +15,7 @@ class Sha256 {
   /// Adds `size` bytes to the data to hash.
   void update(const void* data, size_t size);
 
-  /// Returns 64 hex digits and ends the computation.
+  /// Returns the hash as 64 hex digits. Call it once, after the last update().
   std::string hex_digest();
 
  private:

@@ -4,14 +4,15 @@ namespace tandem {
 
 /// Installs signal handlers that set flags for a training loop.
 ///
+/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request to save a
+/// checkpoint and stop. SIGUSR1 requests to save, or to save and stop
+/// (stop_on_sigusr1()). The flags are global variables, because a signal handler cannot
+/// access an object.
+///
 /// Call it from the main thread before LibTorch computes. The call starts a thread that
 /// runs the handlers, and blocks the signals in the calling thread and in all threads
-/// that start later. A thread that already runs LibTorch's kernels may also run a
-/// handler, which can corrupt memory.
-///
-/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request to save
-/// and stop. SIGUSR1 requests to save, or to save and stop (stop_on_sigusr1()). The
-/// flags are global variables, because a signal handler cannot access an object.
+/// that start later. Threads that started earlier do not block the signals. A handler
+/// that interrupts LibTorch's kernels in such a thread can corrupt memory.
 ///
 /// A child of fork() handles the signals on its main thread. Programs that system(),
 /// popen() or posix_spawn() start inherit the blocked signals; Process unblocks them.
@@ -25,8 +26,9 @@ void stop_on_sigusr1(bool stop);
 /// Returns the signal that requested a stop; 0 if there is none. Thread-safe.
 int stop_signal();
 
-/// Returns a blocked signal that has arrived and stops a run (SIGINT, SIGTERM, SIGHUP or
-/// SIGQUIT); 0 if there is none. Leaves the signal pending. Thread-safe.
+/// Returns a signal that would stop the run (SIGINT, SIGTERM, SIGHUP or SIGQUIT), that
+/// is blocked and has arrived; 0 if there is none. Leaves the signal pending.
+/// Thread-safe.
 int pending_stop_signal();
 
 /// Throws Error with the name of the signal if pending_stop_signal() is not 0.

@@ -6,7 +6,7 @@
 namespace tandem {
 
 /// Schedule of the messages of a process that waits for other processes. The first
-/// message is due 5 s after `start`. Each further message is due when its text has
+/// message is due 5 s after `start`. A further message is due when its text has
 /// changed, or 60 s after the previous message.
 class WaitNotice {
  public:
@@ -15,8 +15,8 @@ class WaitNotice {
   explicit WaitNotice(Clock::time_point start = Clock::now())
       : first_(start + std::chrono::seconds(5)) {}
 
-  /// Returns whether to print `line`, which names the missing processes, at `now`. If
-  /// the result is true, the caller has to print the line.
+  /// Returns whether to print `line`, which names the missing processes, at the time
+  /// `now`. If the result is true, the caller has to print the line.
   bool is_due(const std::string& line, Clock::time_point now = Clock::now()) {
     if (now < first_ || (line == printed_ && now < again_)) {
       return false;

@@ -91,8 +91,8 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
-/// Returns a checkpoint with all tensors of its files, in main memory. Throws DataError
-/// as load_checkpoint().
+/// Returns a checkpoint with all tensors of its files, in main memory. Throws the
+/// DataErrors of load_checkpoint().
 [[nodiscard]] CheckpointContent read_checkpoint(const std::string& path);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
@@ -101,8 +101,8 @@ std::string save_checkpoint(
 /// tensors. `accept` may throw to reject the checkpoint.
 ///
 /// `path` is a checkpoint's directory. Throws DataError if the checkpoint is damaged,
-/// has another format, or contains files of two checkpoints. If the checkpoint is of
-/// another model, throws ConfigError with the first tensor that is missing or has
+/// has another format, or contains files of two checkpoints. If the checkpoint belongs
+/// to another model, throws ConfigError with the first tensor that is missing or has
 /// another shape.
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
@@ -115,7 +115,7 @@ void load_checkpoint(
 /// itself.
 [[nodiscard]] std::string model_file(const std::string& path);
 
-/// Weights of a checkpoint: those of the model, or their moving averages
+/// Weights of a checkpoint: the model's weights, or the moving averages of the weights
 /// (optim/ema.h). Buffers are always those of the model.
 enum class CheckpointWeights { own, ema };
 
@@ -123,14 +123,14 @@ enum class CheckpointWeights { own, ema };
 /// (CheckpointContent::description) as metadata.
 ///
 /// Throws DataError if a file is damaged or has another format, and ConfigError if the
-/// checkpoint has no moving averages. The averages of a checkpoint before the first
-/// step are the weights.
+/// checkpoint has no moving averages. In a checkpoint at step 0, the averages are not
+/// computed yet, so the weights are returned instead.
 [[nodiscard]] SafetensorsFile read_model(
     const std::string& path, CheckpointWeights weights);
 
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no
-/// tensors. Throws as load_checkpoint() and read_model().
+/// tensors. Throws the errors of load_checkpoint() and read_model().
 std::map<std::string, std::string> load_model_state(
     const std::string& path, const std::vector<NamedTensor>* tensors,
     CheckpointWeights weights = CheckpointWeights::own);

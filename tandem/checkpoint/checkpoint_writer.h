@@ -66,7 +66,7 @@ class CheckpointWriter {
   int64_t step_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Next save for the thread; not valid if there is none.
+  // Next save for the thread; not valid if there is no save.
   std::packaged_task<std::string()> task_;
   // True if the thread ends after its next task.
   bool ends_ = false;

@@ -67,9 +67,9 @@ class Checkpoint {
   /// Writes the checkpoint DIRECTORY/step-00000469 for `position.step`. Collective:
   /// rank 0 writes, and all ranks return when the checkpoint is complete.
   ///
-  /// If writing fails, throws on all ranks, and no older checkpoint changes: DataError,
-  /// for instance on a full disk, or ValuesNotFinite if the module has values that are
-  /// not finite (DataError on the other ranks).
+  /// If writing fails, throws DataError on all ranks, and no older checkpoint changes.
+  /// If the module has values that are not finite, rank 0 throws ValuesNotFinite
+  /// instead.
   void save(const Position& position);
 
   /// Loads the newest checkpoint that is not damaged into module, optimizer, scheduler,

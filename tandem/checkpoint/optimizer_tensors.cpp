@@ -264,8 +264,8 @@ std::string state_name(const std::string& field, const std::string& parameter) {
   return field + "/" + parameter;
 }
 
-// Names of parameters by their identity. A tensor with two names (tied weights) has the
-// first.
+// Names of parameters by their identity. A tensor with several names (tied weights) has
+// its first name here.
 using Names = std::map<const at::TensorImpl*, std::string>;
 
 Names names_of(const std::vector<NamedTensor>& parameters) {
@@ -287,7 +287,7 @@ const std::string& name_in(const Names& names, const at::Tensor& parameter) {
   return found->second;
 }
 
-// The tensors of a file. Each is found once.
+// The tensors of a file. find() returns each tensor only once.
 class Tensors {
  public:
   Tensors(const std::vector<NamedTensor>& tensors, const std::string& path)

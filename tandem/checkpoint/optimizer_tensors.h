@@ -19,10 +19,11 @@ namespace tandem {
 //   group.0/lr             scalar: an option of the first parameter group
 //   exp_avg/fc1.weight     state of the parameter fc1.weight
 //   old_dirs.0/fc1.weight  first element of a list (LBFGS)
+//
 // A field without a value has no tensor.
 
-/// Returns the name of an optimizer's class, such as "Adam". Throws ConfigError for a
-/// class other than those of LibTorch and Adadelta.
+/// Returns the name of an optimizer's class, such as "Adam". Throws ConfigError unless
+/// the class is Adadelta or a class of LibTorch.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
 
 /// Returns the options and the state of `optimizer`. `parameters` are the module's

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// A rank file holds the state that only one rank has, such as its parameters between
+// A rank file contains the state that only one rank has, such as its parameters between
 // two averages of local SGD. Rank 0, which owns the directory, writes one file for each
 // rank. A run that resumes with another number of ranks ignores these files.
 

@@ -20,7 +20,8 @@ bool goes_on(const RunConfig& config);
 std::string config_of_earlier_run(const RunConfig& config);
 
 /// Reads the settings in `config_file`. Copies settings that apply to a single start
-/// (out, resume, node_rank and others) from `asked`. Throws as read_recipe().
+/// (out, resume, node_rank and others) from `asked`. Throws the errors of
+/// read_recipe().
 RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked);
 
 /// Returns the settings of `recipe` that have no effect, such as "epochs 2 instead of
@@ -31,8 +32,8 @@ std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config);
 
 /// Returns the settings of `config` that differ from the run's config.toml, such as "lr
-/// 0.5 instead of 1.0, epochs 5 instead of 2"; "" if there are none. `earlier` is the
-/// text of the config.toml. Ignores settings that apply to a single start.
+/// 0.5 instead of 1.0, epochs 5 instead of 2". Returns "" if there are none. `earlier`
+/// is the text of the config.toml. Ignores settings that apply to a single start.
 std::string changed_settings(const std::string& earlier, const RunConfig& config);
 
 /// Throws ConfigError if `config` differs from `earlier`, the text of the run's

@@ -106,7 +106,8 @@ RunDirectory::RunDirectory(
         "network.pt2", "network.pt"}) {
     remove_unfinished(path_ + "/" + name);
   }
-  // First, because a resumed run's config.toml decides which file is the network.
+  // Called before config.toml is replaced, because the config.toml of a resumed run
+  // determines the network file.
   if (config.model.kind == ModelKind::file) {
     keep_network_file(config, path_, append);
   }
@@ -126,7 +127,7 @@ void RunDirectory::forget_after(int64_t step) {
   std::istringstream lines(read_file(path));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    // A killed run may have left half a line.
+    // The last line of a killed run may be incomplete.
     const auto json = ordered_json::parse(line, nullptr, false);
     const bool known =
         json.is_object() && json.contains("step") && json["step"].is_number_integer();

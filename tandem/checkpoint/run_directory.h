@@ -34,8 +34,8 @@ struct TrainReport {
   // Norm of the gradients in the last step (Strategy::gradient_norm()).
   std::optional<double> gradient_norm;
   double samples_per_second = 0;
-  // Time for which this rank waited for communication in its steps since the previous
-  // line, mean per step.
+  // Mean time per step for which this rank waited for communication, over its steps
+  // since the previous line.
   double exposed_comm_ms_per_step = 0;
   // Peak memory of this rank's process (PeakMemory in train/report/measures.h).
   double process_peak_memory_mib = 0;
@@ -45,9 +45,9 @@ struct TrainReport {
 
 /// Result of an evaluation, and a test line of metrics.jsonl.
 struct TestReport {
-  // Position of the evaluation in the run: index of the epoch, from 0; number of
-  // optimizer steps since the run began; number of training samples that all ranks
-  // processed in these steps.
+  // Position of the evaluation in the run: index of the epoch (from 0), number of
+  // optimizer steps since the run began, and number of samples that all ranks processed
+  // in these steps.
   int64_t epoch = 0;
   int64_t step = 0;
   int64_t samples = 0;
@@ -75,7 +75,7 @@ struct TestReport {
 /// Content of summary.json, which is written at the end of a run.
 struct Summary {
   TestReport test;
-  // Value of test.metric on the training samples of the last epoch that this process
+  // Value of test.metric on the training samples, in the last epoch that this process
   // trained. If ranks do not step together, it covers only rank 0's samples.
   double train_metric_value = 0;
   double train_seconds = 0;
@@ -96,7 +96,7 @@ struct Summary {
   // Peak memory of the devices, summed over the devices; nullopt if the ranks compute
   // in main memory.
   std::optional<double> peak_device_memory_mib;
-  // Mean and longest time for which a save pauses a rank's training; each is the
+  // Mean and longest time for which a save pauses a rank's training. Each value is the
   // maximum over all ranks. During a pause, the rank waits for the previous save, and
   // the state is gathered and copied.
   double mean_save_pause_ms = 0;
@@ -108,7 +108,7 @@ struct Summary {
   // True: the run has a validation part.
   bool has_validation = false;
   // Lowest loss on the validation part, or on the test part if there is no validation
-  // part, and its step; the step is -1 if there was no evaluation.
+  // part, and the step of this evaluation. The step is -1 if there was no evaluation.
   double best_test_loss = 0;
   int64_t best_test_step = -1;
   int world_size = 1;
@@ -169,7 +169,8 @@ class RunDirectory {
   bool writes_events_;
   std::optional<RecordFile> metrics_;
   std::optional<EventFile> events_;
-  // Error that ended the event file; "" if there is none, or if it was taken.
+  // Error that ended the event file; "" if there is no error, or if take_lost_events()
+  // has returned it.
   std::string lost_events_;
   // Step of the last report.
   int64_t step_ = 0;

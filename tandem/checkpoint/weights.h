@@ -23,9 +23,10 @@ namespace tandem {
 /// that match `skip` keep their values; they may be missing in the file or have another
 /// shape there.
 ///
-/// Throws as read_weights(). Also throws ConfigError with the first other tensor that
-/// is missing, has another shape, or is only in the file (as strict=True), or with the
-/// first pattern of `skip` that matches no tensor of the model and of the file.
+/// Throws the errors of read_weights(). Also throws ConfigError with the first tensor
+/// that does not match `skip` and is missing, has another shape, or is only in the file
+/// (as with strict=True). Also throws ConfigError with the first pattern of `skip` that
+/// matches no tensor of the model and of the file.
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip = {});
@@ -37,18 +38,18 @@ void load_weights(const std::string& path, const Module& module) {
   load_weights(path, module_state(module));
 }
 
-/// Writes tensors, with their dtypes, to a file that Python can load. The end of the
+/// Writes tensors, with their dtypes, to a file that Python can load. The ending of the
 /// name determines the format:
 ///
 ///   net.safetensors   safetensors.torch.load_file(path)
 ///   net.pt, net.pth   torch.load(path, weights_only=True)
 ///
-/// Replaces the file atomically, so readers see either the old or the new file. Dtypes:
-/// those of write_torch_file().
+/// Replaces the file atomically, so readers see either the old or the new file.
+/// Supports the dtypes of write_torch_file().
 ///
-/// Throws ConfigError for another end of the name, an undefined tensor, another dtype,
-/// or a name that occurs twice; DataError if the file cannot be written. After an
-/// error, an old file is unchanged.
+/// Throws ConfigError for a name with another ending, an undefined tensor, another
+/// dtype, or a name that occurs twice; DataError if the file cannot be written. After
+/// an error, an old file is unchanged.
 void save_weights(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 /// Writes the parameters and buffers of a torch::nn module under the names of Python's

@@ -14,9 +14,10 @@ namespace tandem {
 /// and RPC agents. `prefix` and a slash precede every key. Thread-safe. Include this
 /// header only in .cpp files of comm, because it includes large headers of LibTorch.
 ///
-/// Use the store only to form a group, because all its waits end `timeout` after its
-/// construction. If `admission` still exists, set() calls admission->apply() before
-/// other ranks can read the value, which may be the address of a new port.
+/// Use the store only to form a group, because none of its waits lasts longer than
+/// until `timeout` after its construction. If `admission` still exists, set() calls
+/// admission->apply() before other ranks can read the value, which may be the address
+/// of a new port.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
     std::chrono::milliseconds timeout, std::weak_ptr<const AddressFilter> admission);

@@ -42,10 +42,10 @@ class Work {
     wait();
   }
 
-  /// Calls `then` once when the operation ends, perhaps in another thread; at once if
-  /// it has ended already. `then` must not use the communicator. If the backend detects
-  /// the end only in test() or wait(), `then` is never called. Call this function at
-  /// most once, before wait().
+  /// Calls `then` once when the operation ends, perhaps in another thread; immediately
+  /// if the operation has already ended. `then` must not use the communicator. If the
+  /// backend detects the end only in test() or wait(), `then` is never called. Call
+  /// this function at most once, before wait().
   virtual void on_end(std::function<void()> then);
 };
 using WorkPtr = std::shared_ptr<Work>;
@@ -96,19 +96,19 @@ class Communicator {
       : rank_(rank), size_(size), backend_(std::move(backend)) {}
   virtual ~Communicator() = default;
 
-  /// This rank's number in the group, from 0.
+  /// Returns this rank's number in the group, from 0.
   int rank() const {
     return rank_;
   }
-  /// Number of ranks in the group.
+  /// Returns the number of ranks in the group.
   int size() const {
     return size_;
   }
-  /// Name of the backend, such as "gloo".
+  /// Returns the name of the backend, such as "gloo".
   const std::string& backend() const {
     return backend_;
   }
-  /// Statistics of this rank's operations.
+  /// Returns the statistics of this rank's operations.
   const CommStats& stats() const {
     return stats_;
   }
@@ -215,8 +215,8 @@ class Communicator {
   void check_equal(const std::string& what, const std::string& text);
 
  protected:
-  // Operations that a backend implements. The tensors were already checked, and size()
-  // is greater than 1.
+  // Operations that a backend implements. The base class has already checked the
+  // tensors, and size() is greater than 1.
   [[nodiscard]] virtual WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) = 0;
   [[nodiscard]] virtual WorkPtr do_broadcast(at::Tensor tensor, int root) = 0;
   [[nodiscard]] virtual WorkPtr do_reduce_scatter(
@@ -230,7 +230,7 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color) = 0;
 
-  // This rank's number among the ranks with an equal color, and the number of those
+  // This rank's number among the ranks with an equal color, and the number of these
   // ranks. rank_in_split() is collective.
   struct SplitRank {
     int rank = 0;
@@ -243,7 +243,7 @@ class Communicator {
     stats_.waited_seconds += time.count();
   }
 
-  // Returns a peer that has failed, -1 if none is known.
+  // Returns a peer that has failed, -1 if no failed peer is known.
   virtual int failed_peer() const {
     return -1;
   }

@@ -14,7 +14,7 @@ namespace tandem {
 /// setting.
 struct FieldBase {
   enum class Type { text, whole, real, boolean, choice, numbers };
-  // Named value: a value of a choice, or a word that stands for a number, such as
+  // A named value: a value of a choice, or a word that represents a number, such as
   // "auto".
   struct Word {
     std::string name;
@@ -37,10 +37,10 @@ struct FieldBase {
   // none.
   std::optional<double> unset;
 
-  // For help: the values of another setting with which this setting has an effect, such
-  // as "sgd"; "": this setting always has an effect.
+  // For help: values of another setting, such as "sgd". This setting has an effect only
+  // with these values. "" if it always has an effect.
   std::string of;
-  // Name of the setting whose values `of` lists, such as "optimizer"; "":
+  // Name of the setting whose values `of` lists, such as "optimizer". If "",
   // check_fields() does not check whether this setting has an effect.
   std::string needs;
 
@@ -94,7 +94,8 @@ struct FieldOf : FieldBase {
   std::function<bool(const Owner&)> has_meaning;
   // Returns the value as text without quotes.
   std::function<std::string(const Owner&)> text;
-  // Returns the value of a numeric setting; for a word, the number that it stands for.
+  // Returns the value of a numeric setting. For a word, returns the number that the
+  // word represents.
   std::function<double(const Owner&)> number;
   // For has_numbers(): returns whether all numbers are in a range, limits included.
   std::function<bool(const Owner&, double least, double most)> are_between;
@@ -109,8 +110,8 @@ using Field = FieldOf<RunConfig>;
 const std::vector<Field>& config_fields();
 
 /// Returns the setting with a name or former name, with dashes or underscores. If there
-/// is none, throws ConfigError, which suggests the most similar name. `where` is the
-/// location of the name for the error, such as "recipe.toml:3".
+/// is no such setting, throws ConfigError, which suggests the most similar name.
+/// `where` is the location of the name in the error, such as "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
 /// Sets a field from text. Throws ConfigError with `where` if the text is not a value
@@ -122,17 +123,17 @@ void set_field(
 /// Returns the value of a field in TOML syntax.
 std::string to_toml(const RunConfig& config, const Field& field);
 
-/// Throws ConfigError if a number is out of range. Also throws it if a setting is not
-/// the default although it has no effect with the values of other settings.
+/// Throws ConfigError if a number is out of range. Also throws it if a setting has a
+/// value other than the default, but has no effect with the values of other settings.
 void check_fields(const RunConfig& config);
 
-/// Checks one struct like check_fields(): OptimizerOptions, LrScheduleOptions or
-/// StrategyOptions.
+/// Checks the settings of one struct, as check_fields() does. The struct is
+/// OptimizerOptions, LrScheduleOptions or StrategyOptions.
 template <typename Options>
 void check_options(const Options& options);
 
-/// Returns the names and values of all settings of a struct, DataOptions. The texts of
-/// equal structs are equal.
+/// Returns the names and values of all settings in a struct. The texts of equal structs
+/// are equal. The only supported struct is DataOptions.
 template <typename Options>
 [[nodiscard]] std::string settings_text(const Options& options);
 

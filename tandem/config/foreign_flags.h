@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// Returns advice for the name of a setting that only other tools have, such as "; use
+/// Returns advice for a setting that has another name in other tools, such as "; use
 /// lr" for "learning_rate"; "" for other names. `name` is a recipe key or a flag, with
 /// dashes or underscores.
 std::string advice_on(const std::string& name);

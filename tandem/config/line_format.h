@@ -21,7 +21,7 @@ struct LineValues {
   // Index in the epoch, from 0, of the rank's last batch. This batch contains all
   // samples that the rank read for its last step.
   int64_t batch_index = 0;
-  // Percentage of the epoch's steps before the last batch.
+  // Percentage of the epoch's steps that were done before the last batch.
   double batch_percent = 0;
   // Mean loss of the last batch. If ranks divide a batch and only rank 0 prints, it is
   // the loss of the whole batch.
@@ -39,8 +39,9 @@ struct LineValues {
   // Mean loss since the last report.
   double loss = 0;
   // Value of the loss's metric over `count` samples, or over `count` targets if a
-  // sample has several. If the metric is a percentage, `correct` of `count` are correct
-  // and `accuracy` is the metric; otherwise, `correct` is 0 and `accuracy` is NaN.
+  // sample has several targets. If the metric is a percentage, `correct` of `count` are
+  // correct and `accuracy` is the metric. Otherwise, `correct` is 0 and `accuracy` is
+  // NaN.
   double metric = 0;
   double accuracy = 0;
   int64_t correct = 0;

@@ -5,12 +5,12 @@
 
 namespace tandem {
 
-/// Shell globs for names of tensors, as fnmatch(3) matches them: `*` stands for any
-/// text, `?` for one character, `[abc]` for one of these characters. A pattern matches
-/// the whole name.
+/// Shell globs for names of tensors, as matched by fnmatch(3): `*` matches any text,
+/// `?` one character, `[abc]` one of these characters. A pattern matches the whole
+/// name.
 using NamePatterns = std::vector<std::string>;
 
-/// A pattern with the factor of the parameters that it matches.
+/// A pattern, and a factor for the parameters whose names match the pattern.
 struct PatternFactor {
   std::string pattern;
   double factor = 1;

@@ -18,7 +18,8 @@ namespace tandem {
 /// All settings of a training run, grouped in the structs that tandem's factories
 /// accept. describe() of each struct defines name, range and help of its settings.
 /// fields.h derives recipes, flags, help and checks from these definitions. This header
-/// does not need LibTorch, so `tandem`, which does not link LibTorch, can include it.
+/// does not need LibTorch, so the program `tandem`, which does not link LibTorch, can
+/// include it.
 struct RunConfig {
   // Name of the run in tables and reports.
   std::string name = "run";
@@ -36,19 +37,19 @@ struct RunConfig {
   /// Returns the number of ranks on this host: ranks.nproc, or the number of usable
   /// CPUs if nproc is kPerCpu.
   int num_ranks_here() const;
-  /// Returns whether mpirun has to start the ranks.
+  /// Returns whether the ranks must be started by mpirun.
   bool needs_mpirun() const;
 };
 
-/// Returns all settings as a recipe that repeats the run.
+/// Returns all settings as the text of a recipe, which repeats the run.
 [[nodiscard]] std::string to_toml(const RunConfig& config);
 
 /// Checks all settings. Throws ConfigError for a number out of range, a setting that
 /// has no effect with the other settings, or settings that contradict each other.
 void check(const RunConfig& config);
 
-/// Throws ConfigError if label_smoothing is set, and `loss`, the name of the loss in
-/// use, is not cross_entropy.
+/// Throws ConfigError if label_smoothing is set and the loss in use, which has the name
+/// `loss`, is not cross_entropy.
 void check_label_smoothing(const ModelSettings& model, const std::string& loss);
 
 /// Reads a recipe (TOML) into `config`. Settings that the recipe does not contain stay

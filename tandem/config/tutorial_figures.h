@@ -54,14 +54,14 @@ struct RecipeSummary {
 };
 
 /// Reads the keys `tutorial` (a text, or a table with the text `number`) and
-/// `description` of a recipe. Ignores the keys of the recipe's `base`. Throws as
-/// read_tutorial_figures().
+/// `description` of a recipe. Ignores the keys of the recipe's `base`. Throws the
+/// errors of read_tutorial_figures().
 RecipeSummary read_recipe_summary(const std::string& path);
 
 /// Returns the path of the recipe to use instead of the recipe `path` if there is no
 /// GPU; "" if there is no such recipe. The key without_gpu of `path` contains this
 /// path, relative to the folder of `path`. Ignores the key of the recipe's `base`.
-/// Throws as read_tutorial_figures().
+/// Throws the errors of read_tutorial_figures().
 std::string read_without_gpu(const std::string& path);
 
 /// Content of the [scaling] table of a recipe: recipes to run, as paths from the
@@ -72,8 +72,8 @@ struct ScalingRecipe {
 };
 
 /// Reads the [scaling] table, or returns nullopt if the recipe has no such table. Its
-/// keys are recipes (texts, paths relative to the folder of the recipe) and nproc
-/// (whole numbers). Throws as read_tutorial_figures().
+/// keys are `recipes` (texts, paths relative to the folder of the recipe) and `nproc`
+/// (whole numbers). Throws the errors of read_tutorial_figures().
 std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path);
 
 }  // namespace tandem

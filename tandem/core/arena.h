@@ -109,7 +109,7 @@ using ArenaAllocator = std::function<at::Tensor(
 /// are allocated when they are first used.
 [[nodiscard]] ArenaAllocator heap_allocator();
 
-/// Returns an allocator that calls `allocate` for trainable segments, and allocates no
+/// Returns an allocator that calls `allocate` for trainable segments and allocates no
 /// memory for other segments (Arena::holds()).
 [[nodiscard]] ArenaAllocator trainable_only(ArenaAllocator allocate);
 
@@ -142,7 +142,8 @@ class Arena {
   const std::string& name() const {
     return name_;
   }
-  /// Returns the flat buffer of a segment, with its padding, which is always zero.
+  /// Returns the flat buffer of a segment, including its padding. The elements of the
+  /// padding are always zero.
   const at::Tensor& segment(int64_t index) const {
     return segments_[static_cast<size_t>(index)];
   }

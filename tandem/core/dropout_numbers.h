@@ -8,9 +8,9 @@
 namespace tandem {
 
 /// Number of rounds of the counter-based generator Philox4x32-10 (Salmon et al.,
-/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). To compute a block, call
-/// philox_round() and philox_next_key() kPhiloxRounds times. Callers do this for
-/// several blocks at a time.
+/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A block is computed by
+/// kPhiloxRounds calls of philox_round() and philox_next_key(). Callers compute several
+/// blocks at a time.
 constexpr int kPhiloxRounds = 10;
 
 /// Computes one round of Philox on the block x0 to x3.
@@ -39,8 +39,8 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
 constexpr uint32_t kDropoutLanes = 16;
 constexpr int64_t kDropoutGroup = 8 * kDropoutLanes;
 
-/// Philox's counter and key for one sample and layer, without the first word of the
-/// counter, which is the number of the block.
+/// Philox's key, and its counter for one sample and layer, without the counter's first
+/// word. The first word is the number of the block.
 struct DropoutCounter {
   uint32_t position;
   uint32_t epoch;

@@ -11,7 +11,7 @@ namespace tandem {
 
 /// Returns the tensors of `dict`, the result of a module's named_parameters() or
 /// named_buffers(), in its order. Leaves out undefined tensors, such as the running
-/// statistics of a batch norm that tracks none.
+/// statistics of a batch norm that does not track statistics.
 template <typename Dict>
 std::vector<NamedTensor> named_tensors(const Dict& dict) {
   std::vector<NamedTensor> list;

@@ -19,8 +19,8 @@ class StepSums {
     // Sum of the metric (Metric in config/options/metric.h): number of correct targets,
     // or sum of absolute errors.
     double metric = 0;
-    // Number of samples that count in the loss; if a sample has several targets, number
-    // of targets: positions with a class, or numbers.
+    // Number of targets that count in the loss. A sample has one target, or several:
+    // one for each position with a class, or one for each number.
     double samples = 0;
 
     /// Returns the loss per target; 0 without samples.

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Code that depends on LibTorch's version, 1.13 or later. Only this header and its
-/// source compare versions.
+// Code that depends on LibTorch's version, 1.13 or later. Only this header and its
+// source compare versions.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
@@ -33,8 +33,8 @@
 
 namespace tandem {
 
-/// Returns or sets an autocast setting of the calling thread for operators on a device:
-/// whether autocast is enabled, or its dtype.
+/// Functions that return or set an autocast setting of the calling thread for operators
+/// on a device: whether autocast is enabled, or its dtype.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);

@@ -27,7 +27,8 @@ class Trace {
     // Start, in nanoseconds since the trace was constructed.
     int64_t start_ns = 0;
     int64_t duration_ns = 0;
-    // Size of the tensors that are communicated, in bytes; 0 if there are none.
+    // Number of bytes of the tensors that are communicated; 0 if the span is no
+    // communication.
     int64_t bytes = 0;
   };
 
@@ -111,7 +112,7 @@ class TraceSpan {
   Trace::Span span_;
 };
 
-/// A TraceSpan during which communicators record their operations and waits, too
+/// A TraceSpan during which communicators also record their operations and waits
 /// (Communicator::set_trace()).
 class TraceSection {
  public:
@@ -136,7 +137,7 @@ class TraceSection {
   TraceSpan span_;
 };
 
-/// Adds consecutive spans of the row "compute", for work whose parts report only their
+/// Adds consecutive spans to the row "compute", for work whose parts report only their
 /// end. If `trace` is null, nothing is recorded.
 class TraceLaps {
  public:

@@ -10,15 +10,16 @@ namespace tandem {
 /// Returns whether a path is a .npz file or a folder with x.npy or train_x.npy.
 [[nodiscard]] bool has_arrays(const std::string& path);
 
-/// Loads the NumPy arrays (npy.h) of a folder or a .npz file: inputs and targets of the
-/// training part, train_x and train_y (x_train and y_train, or x and y), and of the
-/// test part, test_x and test_y (x_test and y_test), which may be missing.
+/// Loads a data set from the NumPy arrays (npy.h) in a folder or a .npz file. The
+/// training part is in the arrays train_x (inputs) and train_y (targets); the names
+/// x_train and y_train, or x and y, are also accepted. The test part is in test_x and
+/// test_y, or x_test and y_test, and may be missing.
 ///
 /// The first size of an array is the number of samples. DataOptions::shape replaces the
-/// other sizes of inputs. Inputs of uint8 with two sizes are gray images, and get a
-/// channel. A target of whole numbers with the size 1 is a class; targets of
-/// floating-point numbers are values. Arrays of a folder are mapped, so they can be
-/// larger than memory.
+/// other sizes of inputs. If a sample has two sizes and the type uint8, it is a gray
+/// image, to which a dimension of one channel is added. A target of whole numbers with
+/// the size 1 is a class; targets of floating-point numbers are values. Arrays of a
+/// folder are mapped, so they can be larger than memory.
 ///
 /// Throws DataError if an array is missing, or if inputs and targets have different
 /// numbers of samples. Throws the errors of read_npy() and read_npz().

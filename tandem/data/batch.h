@@ -11,8 +11,8 @@ struct Batch {
   // One row per sample: float32, or int64 if the inputs are indices. On the later
   // stages of a pipeline, the activations of the previous stage.
   at::Tensor inputs;
-  // Classes of the samples: int64, one per sample or per position. For other losses,
-  // float32 values.
+  // Targets of the samples. Classes are int64, one per sample or one per position.
+  // Values are float32.
   at::Tensor targets;
   // Indices of the samples in the data set, int64, on the CPU. Undefined if unknown.
   at::Tensor samples;
@@ -20,8 +20,8 @@ struct Batch {
   // (sampler.h). The position determines the sample's dropout masks.
   int64_t first_position = 0;
   int64_t position_stride = 1;
-  // Number of targets of this batch that are Loss::ignore_index, and so do not count in
-  // the loss.
+  // Number of targets in this batch that do not count in the loss, because their class
+  // is Loss::ignore_index.
   int64_t ignored = 0;
   // Number of targets that count in the loss in the whole optimizer step, over all
   // shards and micro-batches: one per sample, or one per position.

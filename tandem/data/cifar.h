@@ -14,7 +14,7 @@ namespace tandem {
 const std::vector<std::string>& cifar_files();
 
 /// Reads all six files from a folder, with any number of records. Throws DataError with
-/// the first file that is missing, is empty, or has a partial record or an invalid
+/// the first file that is missing or empty, or that has a partial record or an invalid
 /// label.
 DatasetSplits load_cifar_folder(const std::string& folder);
 

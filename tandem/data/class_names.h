@@ -7,11 +7,12 @@
 
 namespace tandem {
 
-/// Numbers the classes of a data set as in `names`: a class gets the index of its name
-/// there. No effect if the data set has no names of classes, or equal names.
+/// Renumbers the classes of a data set: each class gets the index of its name in
+/// `names`. Does nothing if the data set has no class names, or if its class names
+/// equal `names`.
 ///
-/// `owner` has the names, for errors, such as "the training part". Throws DataError if
-/// a class of the data set is not in `names`.
+/// `owner` is the owner of `names` for errors, such as "the training part". Throws
+/// DataError if a class of the data set is not in `names`.
 void renumber_classes(
     Dataset& data, const std::vector<std::string>& names, const std::string& owner);
 

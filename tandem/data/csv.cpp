@@ -233,7 +233,8 @@ std::string first_of(const std::vector<std::string>& texts) {
 // Reads the cells of a column that is known from the training part.
 class ColumnReader {
  public:
-  // `position` is the position of the column in the file. Keeps `column`.
+  // Keeps a reference to `column`. `position` is the position of the column in the
+  // file.
   ColumnReader(const CsvColumn& column, size_t position)
       : column_(column), position_(position) {
     for (size_t i = 0; i < column.categories.size(); ++i) {

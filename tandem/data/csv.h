@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Column of a CSV table: numbers, or categories, which are texts.
+/// Column of a CSV table. Its cells are numbers, or texts that are categories.
 struct CsvColumn {
   std::string name;
   /// Sorted texts of a category column; empty for a numeric column.
@@ -29,21 +29,21 @@ struct CsvTable {
 /// names of at most 2^17 columns, unique and not empty. Each row has a cell in each
 /// column. No cell is empty, NaN or infinite, and a number is in the range of float32.
 ///
-/// A cell is a number if it is one as a whole, such as "-1.5e3"; spaces around a number
-/// are allowed. If all cells of a column are numbers, the column is numeric. If at
-/// least 90 % of the cells are numbers, a text in the column is an error. Otherwise all
-/// cells of the column are texts. A column has at most 2^24 categories, because float32
-/// represents larger indices inexactly.
+/// A cell is a number if its whole text is a number, such as "-1.5e3"; spaces around a
+/// number are allowed. If all cells of a column are numbers, the column is numeric. If
+/// at least 90 % of the cells are numbers, a text in the column is an error. Otherwise
+/// all cells of the column are texts. A column has at most 2^24 categories, because
+/// float32 represents larger indices inexactly.
 ///
 /// Throws DataError with the path, the line and the column. Throws ConfigError if the
-/// file, or its values, are more than half of the free memory. Memory is at most 4
-/// times the file's size plus 64 MB until every cell is checked. Category tables can
-/// then need more memory.
+/// file, or its values, are more than half of the free memory. Until every cell is
+/// checked, the function uses at most 4 times the file's size plus 64 MB of memory.
+/// Category tables can then need more memory.
 CsvTable read_csv(const std::string& path);
 
-/// Reads the CSV file of a test part, or of samples to predict, with the columns of the
-/// training part. The file can have the columns in another order. The table has them in
-/// the order of `columns`, without the column `may_lack` if the file does not have it.
+/// Reads the CSV file of a test part, or of samples to predict. The file must have the
+/// columns of the training part, in any order; the table has them in the order of
+/// `columns`. If the file does not have the column `may_lack`, neither does the table.
 ///
 /// Also throws DataError if the file lacks another column or has an extra column, and
 /// for an unknown category or a text in a numeric column.
@@ -51,15 +51,16 @@ CsvTable read_csv(
     const std::string& path, const std::vector<CsvColumn>& columns,
     const std::string& may_lack = "");
 
-/// Parse the bytes of a file as read_csv() does. `path` is the name of the file in
-/// errors.
+/// Functions that parse the bytes of a file as read_csv() does. `path` is the name of
+/// the file in errors.
 CsvTable parse_csv(std::string_view text, const std::string& path);
 CsvTable parse_csv(
     std::string_view text, const std::string& path,
     const std::vector<CsvColumn>& columns, const std::string& may_lack = "");
 
-/// Writes a table atomically (files.h), with the shortest text that gives each float32
-/// again. Throws DataError if a value is not finite, or if writing fails.
+/// Writes a table atomically (files.h). A number is written as the shortest text that
+/// is parsed as the same float32. Throws DataError if a value is not finite, or if
+/// writing fails.
 void write_csv(const std::string& path, const CsvTable& table);
 
 /// Returns columns as text for a checkpoint: a CSV line per column, with its name and

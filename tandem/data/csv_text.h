@@ -16,27 +16,29 @@ namespace tandem {
 /// quotes. A line ends with LF or CRLF. A UTF-8 byte order mark at the start and empty
 /// lines at the end are skipped.
 ///
-/// Every function throws DataError, with the path and the line, for a NUL byte, an
-/// empty line before the end, an unterminated quote, a quote or a carriage return in a
-/// cell without quotes, and text after a closing quote.
+/// Every function throws DataError, with the path and the line, if the text is not
+/// valid CSV. Examples are a NUL byte, an empty line before the end, a quote that is
+/// not closed, and text after a closing quote. A cell without quotes must not contain
+/// quotes or carriage returns.
 class CsvRows {
  public:
-  /// Keeps `text`, which must outlive this object. `path` is the name of the text in
-  /// errors. A row keeps its first `most_cells` cells.
+  /// Keeps a reference to `text`, which must outlive this object. `path` is the name of
+  /// the text in errors. A row keeps its first `most_cells` cells.
   CsvRows(std::string_view text, std::string path, size_t most_cells);
 
   /// Reads the next row. Returns false at the end of the text.
   bool next();
 
-  /// Cells of the row without quotes. Valid until the next call of next().
+  /// Returns the cells of the row, without quotes. They are valid until the next call
+  /// of next().
   const std::vector<std::string_view>& cells() const {
     return cells_;
   }
-  /// Number of cells of the row, including cells that are not kept.
+  /// Returns the number of cells of the row, including cells that are not kept.
   size_t num_cells() const {
     return num_cells_;
   }
-  /// Line at which the row begins, counted from 1.
+  /// Returns the line at which the row begins, counted from 1.
   int64_t line() const {
     return row_line_;
   }
@@ -66,10 +68,11 @@ class CsvRows {
   std::deque<std::string> unescaped_;
 };
 
-/// Returns a text in double quotes, with its quotes doubled (RFC 4180).
+/// Returns a text in double quotes, with each quote in the text doubled (RFC 4180).
 std::string quoted_cell(std::string_view text);
 
-/// Returns a cell as CsvRows reads it: with quotes around it if its text needs them.
+/// Returns the cell of a CSV file for a text: the text itself, or the text in double
+/// quotes if CsvRows could not read it otherwise.
 std::string csv_cell(std::string_view text);
 
 /// Returns whether a cell contains only spaces and tabs.
@@ -80,7 +83,7 @@ bool is_blank(std::string_view cell);
 /// text. The locale has no effect.
 std::optional<float> csv_number(std::string_view cell);
 
-/// Returns a text in single quotes for an error, cut after 40 bytes.
+/// Returns a text in single quotes for an error. Only the first 40 bytes are kept.
 std::string csv_excerpt(std::string_view text);
 
 }  // namespace tandem

@@ -10,8 +10,9 @@ namespace tandem {
 
 /// Description of a run's data: pairs of a name, such as "training images", and a text
 /// with shape and SHA-256. The description is equal on all ranks, even if each rank
-/// holds only a share of the data. The description does not change during a run. A
-/// checkpoint contains the description, so that a resumed run can compare the data.
+/// holds only a share of the data, and does not change during a run. A checkpoint
+/// contains the description, so that a resumed run can check that its data are the
+/// same.
 using DataParts = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the description of a data set. Hashes all bytes if Dataset::hashes is empty.
@@ -20,8 +21,8 @@ DataParts parts_of(const DatasetSplits& data);
 /// Returns the description as text, with one line for each pair.
 std::string to_text(const DataParts& parts);
 
-/// Compares data with `text`, the to_text() of other data. Returns the names of the
-/// parts that differ, such as "training labels".
+/// Compares data with `text`, which is to_text() of other data. Returns the names of
+/// the parts that differ, such as "training labels".
 std::string other_parts(const std::string& text, const DataParts& parts);
 
 }  // namespace tandem

@@ -51,7 +51,7 @@ std::string hash_of(const Dataset& data, const Samples& samples) {
   const auto for_blocks = [&](const auto& action) {
     const size_t last = size - kBlockBytes;
     for (size_t i = 0; i < kBlocks; ++i) {
-      // In this order, because the product of size and i may overflow.
+      // Divides before it multiplies, because the product of size and i may overflow.
       const size_t at =
           last / (kBlocks - 1) * i + last % (kBlocks - 1) * i / (kBlocks - 1);
       for_bytes(data, samples, at, at + kBlockBytes, action);

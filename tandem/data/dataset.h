@@ -11,10 +11,10 @@
 
 namespace tandem {
 
-/// Hashes of the samples of a data set, as hex digits: SHA-256 of the first
-/// Dataset::size samples. For mapped samples of more than 4 MiB, SHA-256 of their
-/// number of bytes and of 1,024 blocks of 4 KiB at equal distances, because reading a
-/// large file takes minutes.
+/// Hashes of the first Dataset::size samples of a data set: SHA-256 as hex digits. If
+/// more than 4 MiB of samples are mapped, the hash covers only their number of bytes
+/// and 1,024 blocks of 4 KiB at equal distances. Reading a large file completely would
+/// take minutes.
 struct DataHashes {
   std::string inputs;
   std::string targets;
@@ -43,19 +43,19 @@ struct Dataset {
   bool is_loadable = false;
   int64_t size = 0;
   Samples inputs;
-  // Without bytes if the samples have no targets (load_images()).
+  // Has no bytes if the samples have no targets (load_images()).
   Samples targets;
   // True: inputs of the type uint8 are indices, such as the bytes of a text.
   bool tokens = false;
   // True: the samples are consecutive parts of one sequence, such as a text, so that a
   // sample can start at any element (LoaderOptions::random_starts).
   bool is_sequence = false;
-  // Number of classes, which targets of a whole type are less than. For float32, number
-  // of values of a target.
+  // If targets are classes, number of classes; each class is from 0 to num_classes - 1.
+  // If targets are values, number of values of a sample's target.
   int64_t num_classes = 0;
   std::vector<std::string> class_names;
-  // Paths of image files, in order of the places (place_of()), for predictions; null if
-  // they were not requested (DataRequest::keeps_files).
+  // Paths of the image files, for predictions; path i belongs to place i (place_of()).
+  // Null if they were not requested (DataRequest::keeps_files).
   std::shared_ptr<const std::vector<std::string>> files;
   // Columns of a table as text (csv.h), for other tables with the same columns; "" for
   // other data.
@@ -110,19 +110,19 @@ struct Choices<DataPart> {
 struct DatasetSplits {
   Dataset train;
   Dataset test;
-  // Part of the training part that is held out (DataOptions::validation); of size 0 if
-  // none is.
+  // Samples of the training part that are held out (DataOptions::validation). The size
+  // is 0 if no samples are held out.
   Dataset validation = {};
 };
 
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// Returns the data set's `hashes`, computed from its bytes if they are empty.
+/// Returns the hashes in `data`, or computes them from its bytes if they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
-/// Throws DataError if a target is a number that is not from 0 to 1, as the loss bce
-/// requires. Checks the samples that this process has in memory.
+/// Throws DataError if a target is a number outside of 0 to 1, the range that the loss
+/// bce requires. Checks the samples that this process has in memory.
 void check_probabilities(const Dataset& data);
 
 /// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.

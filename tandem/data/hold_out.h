@@ -8,11 +8,12 @@
 namespace tandem {
 
 /// Moves a fraction of the samples of `whole` to a new data set, which it returns. Both
-/// keep the order of their samples. The choice depends only on the seed, the number of
-/// samples and the fraction; of a sequence, it is the end.
+/// data sets keep the order of their samples. If `whole` is a sequence, its last
+/// samples are moved. Otherwise the samples are chosen randomly, and the choice depends
+/// only on the seed, the number of samples and the fraction.
 ///
 /// The samples of a mapped file stay in place (Dataset::places); other samples are
-/// copied. `setting` is the name of the setting that has the fraction, such as
+/// copied. `setting` is the name of the setting that contains the fraction, such as
 /// "validation", for errors. Throws ConfigError if one of the two data sets would have
 /// no samples.
 [[nodiscard]] Dataset hold_out(

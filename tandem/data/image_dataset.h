@@ -12,16 +12,17 @@ namespace tandem {
 [[nodiscard]] bool has_image_folders(const std::string& path);
 
 /// Loads images from a folder that has one folder of PNG or JPEG files per class
-/// (images/image_folder.h), or folders train/ and test/ (or val/) with such folders.
-/// DataOptions::image_size is the size of the images. Sets Dataset::files.
+/// (images/image_folder.h). The class folders may also be in the folders train/ and
+/// test/ (or val/). DataOptions::image_size is the size of the images. Sets
+/// Dataset::files.
 ///
 /// Throws ConfigError for an invalid size. Throws DataError if the test part has a
 /// class that the training part lacks. Throws the errors of read_image_folder().
 [[nodiscard]] DatasetSplits load_image_folders(
     const DataRequest& request, const Deadline& deadline);
 
-/// Loads the images at a path of has_loose_images() (images/image_listing.h), without
-/// targets. Throws the errors of read_loose_images().
+/// Loads the images at a path for which has_loose_images() (images/image_listing.h)
+/// returns true, without targets. Throws the errors of read_loose_images().
 [[nodiscard]] Dataset load_image_inputs(
     const DataRequest& request, const Deadline& deadline);
 

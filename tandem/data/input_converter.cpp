@@ -76,6 +76,9 @@ InputConverter::InputConverter(const Dataset& data, const InputOptions& options)
     shape_[1] += 2 * pad_;
     shape_[2] += 2 * pad_;
   }
+  for (const int64_t size : shape_) {
+    numel_ *= size;
+  }
 }
 
 at::Tensor InputConverter::make_batch(
@@ -96,15 +99,11 @@ at::Tensor InputConverter::make_batch(
 bool InputConverter::convert(
     const uint8_t* sample, const AugmentationDraw* draw, void* batch,
     int64_t row) const {
-  int64_t numel = 1;
-  for (const int64_t size : shape_) {
-    numel *= size;
-  }
   if (is_index_) {
-    convert_indices(sample, static_cast<int64_t*>(batch) + row * numel);
+    convert_indices(sample, static_cast<int64_t*>(batch) + row * numel_);
     return true;
   }
-  auto* to = static_cast<float*>(batch) + row * numel;
+  auto* to = static_cast<float*>(batch) + row * numel_;
   if (format_.type == ElementType::float32) {
     return convert_floats(reinterpret_cast<const float*>(sample), to);
   }
@@ -114,9 +113,10 @@ bool InputConverter::convert(
 
 void InputConverter::convert_pixels(
     const uint8_t* sample, const AugmentationDraw* draw, float* to) const {
-  const auto& shape = format_.shape;
-  if (shape.size() != 3) {
-    const int64_t each = format_.numel() / static_cast<int64_t>(pixels_.size());
+  // Without padding, all pixels with the same mean are processed as one long row,
+  // because the CPU mispredicts a branch at the end of each row.
+  if (draw == nullptr && pad_ == 0) {
+    const int64_t each = numel_ / static_cast<int64_t>(pixels_.size());
     for (const auto& normalise : pixels_) {
       normalise.row(sample, each, to);
       sample += each;
@@ -124,25 +124,19 @@ void InputConverter::convert_pixels(
     }
     return;
   }
-  // Without padding, a plane is processed as one long row, because the CPU mispredicts
-  // a branch at the end of each row.
-  const int64_t rows = pad_ == 0 ? 1 : shape[1];
-  const int64_t columns = pad_ == 0 ? shape[1] * shape[2] : shape[2];
-  const int64_t out_width = shape[2] + 2 * pad_;
-  const int64_t plane = (shape[1] + 2 * pad_) * out_width;
+  const auto& shape = format_.shape;
+  const int64_t out_width = shape_[2];
   for (int64_t channel = 0; channel < shape[0]; ++channel) {
     const auto& normalise = pixels_[pixels_.size() == 1 ? 0 : channel];
-    float* out = to + channel * plane + pad_ * out_width + pad_;
+    float* out = to + channel * shape_[1] * out_width + pad_ * out_width + pad_;
     if (draw != nullptr) {
       change_plane(sample, *draw, normalise, out);
-      sample += shape[1] * shape[2];
-      continue;
+    } else {
+      for (int64_t row = 0; row < shape[1]; ++row) {
+        normalise.row(sample + row * shape[2], shape[2], out + row * out_width);
+      }
     }
-    for (int64_t row = 0; row < rows; ++row) {
-      normalise.row(sample, columns, out);
-      sample += columns;
-      out += out_width;
-    }
+    sample += shape[1] * shape[2];
   }
 }
 

@@ -13,10 +13,10 @@ namespace tandem {
 
 /// Conversion of samples to inputs of a model.
 struct InputOptions {
-  // Normalization: a pixel p becomes (p / 255 - mean) / std, and a number x of a
-  // float32 sample becomes (x - mean) / std, in float32 as in torchvision. One value,
-  // or one value for each channel or column (the first size of a sample's shape). No
-  // effect on indices.
+  // Normalization in float32, as in torchvision: a pixel p becomes (p / 255 - mean) /
+  // std, and a number x of a float32 sample becomes (x - mean) / std. One value, or one
+  // value for each channel or column (the first size of a sample's shape). No effect on
+  // indices.
   std::vector<double> mean = {0.1307};
   std::vector<double> std = {0.3081};
   // Number of black pixels added on each side of an image before the normalization.
@@ -24,10 +24,11 @@ struct InputOptions {
   Augmentation augmentation;
 };
 
-/// Throws ConfigError if the options do not fit samples of this shape: if the number of
-/// means differs from that of standard deviations or fits neither rule, if a standard
-/// deviation is not greater than 0, or if `pad` or `augmentation` is set and the
-/// samples are not images.
+/// Throws ConfigError if the options do not fit samples of this shape:
+/// - the number of means is neither 1 nor the first size of a sample's shape, or
+///   differs from the number of standard deviations
+/// - a standard deviation is not greater than 0
+/// - `pad` or `augmentation` is set, but the samples are not images
 void check(const InputOptions& options, const Dataset& data);
 
 /// Converts samples of a data set to inputs of a model. Deterministic; const functions
@@ -37,14 +38,15 @@ class InputConverter {
   /// Throws the errors of check().
   InputConverter(const Dataset& data, const InputOptions& options);
 
-  /// Returns an empty batch of `count` inputs, in which the black pixels of
-  /// InputOptions::pad have their values. The type is int64 for indices, otherwise
-  /// float32. `memory` has the device and whether memory is pinned.
+  /// Allocates a batch of `count` inputs. If InputOptions::pad is greater than 0, sets
+  /// all pixels to the normalized value of black; otherwise the values are undefined.
+  /// The type is int64 for indices, otherwise float32. `memory` defines the device, and
+  /// whether memory is pinned.
   at::Tensor make_batch(int64_t count, const at::TensorOptions& memory) const;
 
-  /// Converts a sample: writes it to row number `row` of a result of make_batch().
-  /// `draw` is the augmentation; null: none. Returns false if a number of a float32
-  /// sample is not finite.
+  /// Converts a sample and writes it to row number `row` of `batch`, which is the
+  /// memory of a result of make_batch(). `draw` is the augmentation; null: no
+  /// augmentation. Returns false if a number of a float32 sample is not finite.
   [[nodiscard]] bool convert(
       const uint8_t* sample, const AugmentationDraw* draw, void* batch,
       int64_t row) const;
@@ -53,7 +55,8 @@ class InputConverter {
   const std::vector<int64_t>& shape() const {
     return shape_;
   }
-  /// Returns the conversion of pixels, of the first channel. Only for images.
+  /// Returns the conversion of the first channel's pixels. Call it only if samples are
+  /// images.
   const Normaliser& pixel_normaliser() const {
     return pixels_.front();
   }
@@ -71,12 +74,14 @@ class InputConverter {
   Samples format_;
   bool is_index_ = false;
   int64_t pad_ = 0;
-  // One for each mean: conversion of pixels, for inputs of uint8.
+  // Conversions of pixels, one for each mean, if inputs are uint8.
   std::vector<Normaliser> pixels_;
-  // The same conversion of inputs of float32.
+  // Means and standard deviations, if inputs are float32.
   std::vector<float> means_;
   std::vector<float> stds_;
   std::vector<int64_t> shape_;
+  // Number of elements of a converted sample.
+  int64_t numel_ = 1;
 };
 
 }  // namespace tandem

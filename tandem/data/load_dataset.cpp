@@ -26,8 +26,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kCustom = "custom:";
-// Selects the test part of data without one. A constant, so that all runs have the same
-// test part.
+// Seed that selects the test part of data without a test part. It is a constant, so
+// that all runs have the same test part.
 constexpr uint64_t kTestSeed = 0x7e57;
 
 void check_is_not_custom(const std::string& source) {
@@ -165,8 +165,8 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
     convert_to_values(splits.train);
     convert_to_values(splits.test);
   }
-  // Before samples are held out, because the test part may get the only sample of the
-  // largest class.
+  // Counts classes before samples are held out. Otherwise, the test part could get the
+  // only sample of the largest class.
   if (!splits.train.has_classes() || splits.train.num_classes == 0) {
     count_classes(splits, request.ignore_index);
   }

@@ -16,13 +16,14 @@ struct DataRequest {
   uint64_t seed = 0;
   // True: targets are values (float32), even if they are whole numbers in the files.
   bool wants_values = false;
-  // Class that is not less than the number of classes but is valid
+  // Class that is valid even if it is not less than the number of classes
   // (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
-  // True: if the files have no test part, samples are held out. False: the training
-  // part then has all samples, and the test part has none.
+  // Treatment of files without a test part. True: some samples are held out as the test
+  // part. False: the training part has all samples, and the test part has none.
   bool holds_out_test = true;
-  // False: another process has already logged which samples are the test part.
+  // True: logs which samples are the test part. False: another process has already
+  // logged this.
   bool logs_parts = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
@@ -42,17 +43,18 @@ struct DataRequest {
 };
 
 /// Throws ConfigError if a setting differs from its default, but the format of the data
-/// set does not use it, such as `target` for images. Looks only at names of files. Does
-/// nothing if the files are missing on this host, or have no known format.
+/// set does not use it, such as `target` for images. Reads only the names of files, not
+/// their content. Does nothing if the files are missing on this host, or have no known
+/// format.
 void check_settings_of_format(const RunConfig& config);
 
 /// Loads a named data set (named_datasets.h), or the files at a path (sources.h).
 ///
-/// If the files have no test part, holds out DataOptions::test_fraction of the samples:
-/// always the same ones, or the end of a text. With DataOptions::validation, holds out
-/// a part of the training samples, which depends on the seed. If DataOptions::limit is
-/// greater than 0, keeps only the first samples of each part. Measures the
-/// normalization if the options require it.
+/// If the files have no test part, holds out DataOptions::test_fraction of the samples.
+/// These are the same samples in every run, or the end of a text. With
+/// DataOptions::validation, holds out a part of the training samples, which depends on
+/// the seed. If DataOptions::limit is greater than 0, keeps only the first samples of
+/// each part. Measures the normalization if the options require it.
 ///
 /// Throws ConfigError for an unknown name and for options that do not fit the data.
 /// Throws DataError if files are missing or damaged, or if another process still locks
@@ -67,13 +69,13 @@ void check_settings_of_format(const RunConfig& config);
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 /// Returns whether a path has inputs that load_inputs() reads, and not a data set with
-/// parts. Looks only at names.
+/// parts. Reads only names, not the content of files.
 [[nodiscard]] bool has_inputs(const std::string& path);
 
-/// Loads inputs for predictions: a PNG or JPEG file or a folder of such files, an IDX
-/// file of images, a .npy file, or a CSV table that may lack the target column of the
-/// training. Targets without values in the file have no bytes. Throws the errors of
-/// load_dataset().
+/// Loads inputs for predictions: an image (PNG or JPEG) or a folder of images, an IDX
+/// file of images, a .npy file, or a CSV table. The table may lack the target column of
+/// the training part. If the file has no targets, Dataset::targets has no bytes. Throws
+/// the errors of load_dataset().
 [[nodiscard]] Dataset load_inputs(
     const DataRequest& request,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));

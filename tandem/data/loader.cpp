@@ -110,6 +110,8 @@ Loader::Loader(
     : dataset_(dataset),
       sampler_(sampler),
       options_(options),
+      inputs_(dataset_.inputs),
+      targets_(dataset_.targets),
       converter_(dataset, options),
       has_ignored_(has_class(dataset, options.ignore_index)) {
   check(options, sampler);
@@ -193,12 +195,11 @@ void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> 
 }
 
 int64_t Loader::ignored_in(int64_t sample, int64_t position) const {
-  const Samples& targets = dataset_.targets;
-  const int64_t first = (find(targets, sample, position) - targets.bytes.data()) /
-                        static_cast<int64_t>(size_of(targets.type));
+  const int64_t first =
+      (find(targets_, sample, position) - targets_.bytes) / targets_.element_bytes;
   int64_t count = 0;
-  for (int64_t at = first; at < first + targets.numel(); ++at) {
-    count += targets.integer(at) == options_.ignore_index ? 1 : 0;
+  for (int64_t at = first; at < first + targets_.numel; ++at) {
+    count += dataset_.targets.integer(at) == options_.ignore_index ? 1 : 0;
   }
   return count;
 }
@@ -324,9 +325,7 @@ void Loader::make_on_device(Batch& batch, int64_t first, int64_t stride) const {
 
 void Loader::fill_on_cpu(const Batch& batch) const {
   const int64_t count = batch.count();
-  for (int64_t i = 0; i < count; ++i) {
-    copy_target(batch, i);
-  }
+  copy_targets(batch);
   const int64_t next =
       step_ * samples_per_step() + micro_ + count * options_.micro_batches;
   read_ahead(next, next + most_samples_);
@@ -336,68 +335,71 @@ void Loader::fill_on_cpu(const Batch& batch) const {
       [&](int64_t begin, int64_t end) { convert(batch, begin, end); });
 }
 
-const uint8_t* Loader::find(
-    const Samples& samples, const Batch& batch, int64_t i) const {
-  const int64_t sample = batch.samples.data_ptr<int64_t>()[i];
-  return find(samples, sample, position_in(batch, i));
-}
+Loader::Part::Part(const Samples& samples)
+    : bytes(samples.bytes.data()),
+      numel(samples.numel()),
+      element_bytes(static_cast<int64_t>(size_of(samples.type))) {}
 
-const uint8_t* Loader::find(
-    const Samples& samples, int64_t sample, int64_t position) const {
+const uint8_t* Loader::find(const Part& part, int64_t sample, int64_t position) const {
   if (!starts_at_random()) {
-    return samples.at(dataset_.place_of(sample));
+    return part.bytes + dataset_.place_of(sample) * part.numel * part.element_bytes;
   }
-  const int64_t num_starts = (dataset_.size - 1) * samples.numel() + 1;
-  return samples.bytes.data() +
-         draw_start(num_starts, sampler_.seed, epoch_, position) *
-             static_cast<int64_t>(size_of(samples.type));
+  const int64_t num_starts = (dataset_.size - 1) * part.numel + 1;
+  return part.bytes +
+         draw_start(num_starts, sampler_.seed, epoch_, position) * part.element_bytes;
 }
 
-void Loader::copy_target(const Batch& batch, int64_t i) const {
-  const Samples& targets = dataset_.targets;
-  const uint8_t* from = find(targets, batch, i);
-  const int64_t numel = targets.numel();
-  if (targets.type == ElementType::uint8) {
-    std::copy_n(from, numel, batch.targets.data_ptr<int64_t>() + i * numel);
-  } else {
-    const int64_t bytes = targets.sample_bytes();
-    std::memcpy(
-        static_cast<uint8_t*>(batch.targets.data_ptr()) + i * bytes, from,
-        static_cast<size_t>(bytes));
+void Loader::copy_targets(const Batch& batch) const {
+  const int64_t* samples = batch.samples.data_ptr<int64_t>();
+  const bool widens = dataset_.targets.type == ElementType::uint8;
+  const int64_t bytes =
+      targets_.numel * (widens ? int64_t{sizeof(int64_t)} : targets_.element_bytes);
+  auto* to = static_cast<uint8_t*>(batch.targets.data_ptr());
+  for (int64_t i = 0; i < batch.count(); ++i, to += bytes) {
+    const uint8_t* from = find(targets_, samples[i], position_in(batch, i));
+    if (widens && targets_.numel == 1) {
+      *reinterpret_cast<int64_t*>(to) = *from;
+    } else if (widens) {
+      std::copy_n(from, targets_.numel, reinterpret_cast<int64_t*>(to));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    }
   }
 }
 
 void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
-  const Samples& inputs = dataset_.inputs;
+  const int64_t* samples = batch.samples.data_ptr<int64_t>();
+  void* inputs = batch.inputs.data_ptr();
+  const auto address = [&](int64_t i) {
+    return find(inputs_, samples[i], position_in(batch, i));
+  };
+  const int64_t sample_bytes = inputs_.numel * inputs_.element_bytes;
   const bool augments = options_.augmentation.any();
   AugmentationDraw draw;
   for (int64_t i = begin; i < end; ++i) {
     if (i + kSamplesAhead < end) {
-      prefetch(find(inputs, batch, i + kSamplesAhead), inputs.sample_bytes());
+      prefetch(address(i + kSamplesAhead), sample_bytes);
     }
     if (augments) {
       draw = draw_augmentation(
           options_.augmentation, sampler_.seed, epoch_, position_in(batch, i));
     }
-    const bool finite = converter_.convert(
-        find(inputs, batch, i), augments ? &draw : nullptr, batch.inputs.data_ptr(), i);
-    if (!finite) {
-      fail_not_finite(dataset_, batch.samples.data_ptr<int64_t>()[i]);
+    if (!converter_.convert(address(i), augments ? &draw : nullptr, inputs, i)) {
+      fail_not_finite(dataset_, samples[i]);
     }
   }
 }
 
 void Loader::read_ahead(int64_t first, int64_t end) const {
-  const Samples& inputs = dataset_.inputs;
-  if (!inputs.is_mapped) {
+  if (!dataset_.inputs.is_mapped) {
     return;
   }
   end = std::min(end, static_cast<int64_t>(indices_.size()));
   for (int64_t i = first; i < end; ++i) {
     const int64_t sample = indices_[static_cast<size_t>(i)];
     tandem::read_ahead(
-        find(inputs, sample, position_of(sampler_, i)),
-        static_cast<size_t>(inputs.sample_bytes()));
+        find(inputs_, sample, position_of(sampler_, i)),
+        static_cast<size_t>(inputs_.numel * inputs_.element_bytes));
   }
 }
 

@@ -32,8 +32,8 @@ struct LoaderOptions : InputOptions {
   // True: samples of a sequence (Dataset::is_sequence) start at random elements instead
   // of multiples of their length. The start depends on (seed, epoch, position).
   bool random_starts = false;
-  // Class whose targets do not count in the loss (Loss::ignore_index). If it occurs,
-  // every shard needs the targets of all shards.
+  // Class whose targets do not count in the loss (Loss::ignore_index). If a target has
+  // this class, every shard needs the targets of all shards.
   int64_t ignore_index = -100;
 
   // Images and labels on a device, on which the loader then makes its batches. Null:
@@ -48,20 +48,24 @@ struct LoaderOptions : InputOptions {
   bool pinned = false;
 };
 
-/// Sets `images` and `pinned` for a model on `placement`. If the samples are images
-/// with one mean and without augmentation, and the device has enough memory for them
-/// (copy_to_device()), the loader makes batches on the device. Otherwise it makes
-/// batches in main memory, and the caller copies them to the device.
+/// Sets `images` and `pinned` for a model on `placement`. The loader then makes batches
+/// on the device if these conditions hold:
+/// - the samples are images with one mean
+/// - there is no augmentation
+/// - the device has enough memory for the images (copy_to_device())
+///
+/// Otherwise the loader makes batches in main memory, and the caller copies them to the
+/// device.
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement);
 
 /// Makes batches of one shard of a data set.
 ///
-/// seek() sets the epoch; there is no set_epoch(). The order of samples depends only on
-/// (seed, epoch), and augmentation on (seed, epoch, position). The loader gathers and
-/// normalizes samples in one vectorized pass, into memory that it reuses. Before a
-/// batch of a mapped file, it asks the kernel to read the samples of the next batch.
-/// Not thread-safe; deterministic.
+/// seek() sets the epoch. The order of samples depends only on (seed, epoch), and
+/// augmentation on (seed, epoch, position). The loader gathers and normalizes samples
+/// in one vectorized pass, into memory that it reuses. Before a batch of a mapped file,
+/// it makes the kernel start to read the samples of the next batch. Not thread-safe;
+/// deterministic.
 class Loader {
  public:
   /// Constructs a loader without an epoch; call seek() before next(). Throws
@@ -109,12 +113,12 @@ class Loader {
   bool starts_at_random() const {
     return options_.random_starts && dataset_.is_sequence;
   }
-  // Returns the number of samples in a step that is not the last of an epoch: of all
-  // shards, and of this shard.
+  // Functions that return the number of samples in each step of an epoch except the
+  // last step: samples of all shards, and of this shard.
   int64_t samples_of_all() const;
   int64_t samples_per_step() const;
-  // Returns the number of samples in the current step: of all shards, and of this
-  // shard.
+  // Functions that return the number of samples in the current step: samples of all
+  // shards, and of this shard.
   int64_t global_count() const;
   int64_t own_count() const;
   // Returns whether the current step has another micro-batch for this shard.
@@ -132,13 +136,19 @@ class Loader {
   // round-robin.
   Batch take_buffer(int64_t count);
   void fill_on_cpu(const Batch& batch) const;
-  // Returns the first byte of the sample number `i` of a batch, or of the sample at a
-  // global position.
-  const uint8_t* find(const Samples& samples, const Batch& batch, int64_t i) const;
-  const uint8_t* find(const Samples& samples, int64_t sample, int64_t position) const;
-  void copy_target(const Batch& batch, int64_t i) const;
+  // The inputs or the targets of dataset_, with sizes that take too long to compute for
+  // each sample.
+  struct Part {
+    explicit Part(const Samples& samples);
+    const uint8_t* bytes;
+    int64_t numel;
+    int64_t element_bytes;
+  };
+  // Returns the first byte of a sample at a global position.
+  const uint8_t* find(const Part& part, int64_t sample, int64_t position) const;
+  void copy_targets(const Batch& batch) const;
   void convert(const Batch& batch, int64_t begin, int64_t end) const;
-  // Asks the kernel to read the samples in indices_ from `first` to `end` - 1.
+  // Makes the kernel start to read the samples in indices_ from `first` to `end` - 1.
   void read_ahead(int64_t first, int64_t end) const;
   // Makes the inputs and targets of `batch` on the device, from the samples at `first`,
   // `first` + `stride`, ... in indices_.
@@ -147,15 +157,17 @@ class Loader {
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
+  Part inputs_;
+  Part targets_;
   InputConverter converter_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   // Number of ignored targets of all shards in each step since seek(); empty if no
   // target is ignored.
   std::vector<int64_t> ignored_;
-  // Tensors on the device of options_.images, undefined without images. held_indices_:
-  // index of each sample in options_.images, int64. table_: normalized value of each of
-  // the 256 pixel values, float32.
+  // Tensors on the device of options_.images; undefined if it is null.
+  // - held_indices_: index of each sample in options_.images, int64
+  // - table_: normalized value of each of the 256 pixel values, float32
   at::Tensor held_indices_;
   at::Tensor table_;
   // Maximum number of samples in a batch.

@@ -14,16 +14,17 @@ struct Normalization {
   std::vector<double> std;
 };
 
-/// Measures the samples of a data set: each channel of images of channels x height x
-/// width, each column of samples with one size, otherwise all numbers together. A
-/// standard deviation of 0 becomes 1. Reads at most 10,000 samples of a mapped file, at
-/// equal distances. Indices have the mean 0 and the standard deviation 1. Throws
-/// DataError if a number is not finite.
+/// Measures the mean and standard deviation of a data set's samples. Images of channels
+/// x height x width have one mean per channel, and samples with one size have one mean
+/// per column. Other samples have one mean of all numbers. A standard deviation of 0
+/// becomes 1. Reads at most 10,000 samples of a mapped file, at equal distances.
+/// Indices have the mean 0 and the standard deviation 1. Throws DataError if a number
+/// is not finite.
 [[nodiscard]] Normalization measure_normalization(const Dataset& data);
 
-/// Replaces the words of DataOptions::mean and std by numbers: by those of
-/// Dataset::mean and std if load_dataset() measured them, by those of MNIST if the
-/// samples are images, otherwise by measure_normalization().
+/// Replaces the words of DataOptions::mean and std by numbers. These are Dataset::mean
+/// and std if load_dataset() measured them, otherwise the numbers of MNIST if the
+/// samples are images, otherwise the results of measure_normalization().
 void settle_normalization(DataOptions& options, const Dataset& train);
 
 }  // namespace tandem

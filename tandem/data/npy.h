@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// Array of a NumPy file, in C order (the last dimension is contiguous).
+/// Content of a NumPy file: an array in C order, in which the last dimension is
+/// contiguous.
 struct NpyArray {
   ElementType type = ElementType::uint8;
   // Sizes of the dimensions, 1 or more each; empty for a single number.
@@ -27,16 +28,16 @@ struct NpyArray {
 ///
 /// Arrays of uint8, bool (as uint8), float32 and int64 are mapped into memory for
 /// random access, so they can be larger than memory (mapped_file.h). Other arrays are
-/// converted in memory: float16 and float64 to float32 (as NumPy's astype; values out
-/// of range become infinite), and int8, int16, int32, uint16 and uint32 to int64. If
-/// the elements in a file are not aligned for their type, which NumPy does not write,
-/// they are copied into memory.
+/// converted in memory. float16 and float64 become float32 as with NumPy's astype;
+/// values out of range become infinite. int8, int16, int32, uint16 and uint32 become
+/// int64. If the elements in a file are not aligned for their type, which NumPy does
+/// not write, they are copied into memory.
 ///
 /// Throws DataError with the path if the file is missing, is not a .npy file, is
-/// damaged, is shorter or longer than its header declares, has no elements, has
-/// big-endian numbers or elements of another type, or has several dimensions in Fortran
-/// order. If a copy would need more than half of the free memory, throws ConfigError
-/// before allocating it.
+/// damaged, or is shorter or longer than its header declares. Also throws it if the
+/// array has no elements, big-endian numbers, elements of another type, or several
+/// dimensions in Fortran order. If a copy would need more than half of the free memory,
+/// throws ConfigError before allocating it.
 NpyArray read_npy(const std::string& path);
 
 /// Parses the content of a .npy file as read_npy() does. `name` is the name of the file
@@ -46,10 +47,11 @@ NpyArray parse_npy(const Bytes& file, const std::string& name);
 /// Reads all arrays of a .npz file of numpy.savez() or numpy.savez_compressed() into
 /// memory. The keys are the names of the arrays, without ".npy".
 ///
-/// Throws errors as read_npy(). Also throws DataError if the file is not a zip archive,
-/// is damaged, encrypted or empty, or contains other files or two arrays of the same
-/// name. Memory for an array is allocated after its size has been verified: if arrays
-/// are declared to be larger than 4 times the file, they are unpacked twice.
+/// Throws the errors of read_npy(). Also throws DataError if the file is not a zip
+/// archive, or is damaged, encrypted or empty. The same applies if it contains other
+/// files or two arrays of the same name. Memory for an array is allocated after its
+/// size has been verified. If arrays are declared to be larger than 4 times the file,
+/// they are therefore unpacked twice.
 std::map<std::string, NpyArray> read_npz(const std::string& path);
 
 /// Parses the content of a .npz file as read_npz() does. `name` is the name of the file

@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-/// Element type of .npy files.
+/// An element type that .npy files can have.
 struct NpyKind {
   // Type character and number of bytes, as in NumPy's dtype.str without the byte order.
   std::string_view code;
   size_t bytes;
   // Type after reading.
   ElementType type;
-  // Converts `count` elements; nullptr if the bytes stay as they are.
+  // Converts `count` elements; null if the bytes need no conversion.
   void (*convert)(const uint8_t* from, size_t count, uint8_t* to);
 };
 
@@ -44,10 +44,10 @@ constexpr const char* kSaveNpyAgain = "; save it again with numpy.save or numpy.
 /// Throws DataError "[data] LABEL PROBLEM".
 [[noreturn]] void fail_npy(const std::string& label, const std::string& problem);
 
-/// Reads the header of a .npy file of `file_bytes` bytes, and leaves `read` at the
-/// first element. `label` names the file in errors, with quotes. Uses at most 64 KiB of
-/// memory times a small constant. Throws DataError as read_npy(); the size of the file
-/// has then been compared with the header.
+/// Reads the header of a .npy file of `file_bytes` bytes. The next bytes of `read` are
+/// then the elements. `label` is the name of the file in errors, with quotes. Uses a
+/// small multiple of 64 KiB of memory at most. Throws the DataErrors of read_npy(),
+/// also if `file_bytes` does not match the header.
 NpyHeader read_npy_header(
     const ReadBytes& read, uint64_t file_bytes, const std::string& label);
 
@@ -56,7 +56,7 @@ NpyHeader read_npy_header(
 NpyArray read_npy_elements(
     const NpyHeader& header, const ReadBytes& read, const std::string& label);
 
-/// Returns the header of a .npy file. The size is a multiple of 64 bytes.
+/// Returns the header of a .npy file, padded to a multiple of 64 bytes.
 std::string npy_header(ElementType type, const std::vector<int64_t>& shape);
 
 }  // namespace tandem

@@ -10,8 +10,9 @@
 
 namespace tandem {
 
-/// Returns all settings on which the result of load_dataset() depends, as one line.
-/// Prepared data begin with this line, and are used only for an equal request.
+/// Returns all settings that determine the result of load_dataset(), as one line.
+/// Prepared data begin with this line, and are used only for a request with an equal
+/// line.
 [[nodiscard]] std::string prepared_data_key(const DataRequest& request);
 
 /// Reads a data set once for all workers (rank processes) of this host, while the
@@ -39,7 +40,7 @@ class DataReader {
   DataReader& operator=(const DataReader&) = delete;
 
   /// Returns the variables to add to the environment of workers; empty if there is no
-  /// child.
+  /// child process.
   Variables variables() const;
 
  private:
@@ -55,8 +56,8 @@ class DataReader {
 /// Dataset::hashes of all parts. Samples of a mapped file are not prepared, because
 /// processes share the pages of the file.
 ///
-/// Throws as load_dataset(). Also throws DataError if the child has not ended by
-/// `deadline`.
+/// Throws the errors of load_dataset(). Also throws DataError if the child has not
+/// ended by `deadline`.
 DatasetSplits load_prepared_dataset(
     DataRequest request, const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// The inputs or the targets of a data set, in order of the samples. Copies share the
-/// immutable bytes.
+/// The inputs or the targets of a data set, in the order of the samples. Copies share
+/// the immutable bytes.
 struct Samples {
   ElementType type = ElementType::uint8;
   // Sizes of one sample, such as {channels, height, width}; {} for a single number.
@@ -40,7 +40,7 @@ struct Samples {
   const uint8_t* at(int64_t place) const {
     return bytes.data() + place * sample_bytes();
   }
-  /// Returns the whole number at an index of the elements. The type must not be
+  /// Returns element number `index`, counted over all samples. The type must not be
   /// float32.
   int64_t integer(int64_t index) const {
     return type == ElementType::int64

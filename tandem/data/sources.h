@@ -10,16 +10,17 @@ namespace tandem {
 
 /// A format of files that `--data PATH` accepts.
 struct DataSource {
-  // Files, for help and errors.
+  // Names of the files, for help and errors.
   const char* files;
-  // Returns whether a file or folder has this format. Looks only at names.
+  // Returns whether a file or folder has this format. Reads only names, not the content
+  // of files.
   bool (*matches)(const std::string& path);
-  // Loads the training part and, if the files have one, the test part. Its size is 0
-  // otherwise.
+  // Loads the training part and, if the files have one, the test part. Otherwise the
+  // size of the test part is 0.
   DatasetSplits (*load)(const DataRequest& request, const Deadline& deadline);
-  // Names of the settings that the format uses, of those that only some formats use.
+  // Names of those settings that apply to this format, but not to every format.
   std::vector<std::string> settings;
-  // True: the normalization "default" is measured.
+  // True if the normalization "default" is measured for this format.
   bool is_measured = true;
 };
 
@@ -34,11 +35,12 @@ struct DataSource {
 /// is a single number. Throws ConfigError if the targets are classes with names.
 void convert_to_values(Dataset& data);
 
-/// Sets Dataset::num_classes of both parts: to the largest class of the training part
-/// plus 1, or to the number of class names if there are more, or to the number of
-/// values of a target. Keeps the classes of a text. Classes that are `ignored` do not
-/// count. Throws DataError if a class of the test part is greater than all of the
-/// training part, or if a class is negative.
+/// Sets Dataset::num_classes of both parts. If targets are classes, sets it to the
+/// largest class of the training part plus 1, or to the number of class names if there
+/// are more names. Classes that equal `ignored` do not count. If targets are values,
+/// sets it to the number of values of a target. Does not change the number of classes
+/// of a text. Throws DataError if a class of the test part is greater than all classes
+/// of the training part, or if a class is negative.
 void count_classes(DatasetSplits& splits, int64_t ignored);
 
 }  // namespace tandem

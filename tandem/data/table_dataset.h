@@ -11,21 +11,22 @@ namespace tandem {
 [[nodiscard]] bool has_table(const std::string& path);
 
 /// Loads a table (csv.h). The columns in DataOptions::target are the targets, and all
-/// others are inputs (float32): a number, or for a category as many numbers as there
-/// are categories, 1 for the category and 0 for the others. DataOptions::shape gives
-/// the inputs of a sample another shape.
+/// other columns are inputs (float32). A numeric column is one input. A column of
+/// categories is one input for each category: 1 for the sample's category, 0 for the
+/// others. DataOptions::shape gives the inputs of a sample another shape.
 ///
-/// A single target column of categories, or of whole numbers from 0 on, has classes
-/// unless DataRequest::wants_values. Other targets are values. A folder has train.csv
-/// and, as test part, test.csv, which may be missing. Sets Dataset::columns.
+/// A single target column of categories, or of whole numbers from 0 on, contains
+/// classes unless DataRequest::wants_values is true. Other targets are values. A folder
+/// has train.csv and, as test part, test.csv, which may be missing. Sets
+/// Dataset::columns.
 ///
 /// Throws ConfigError if a target column is not set or is not in the table, or if
 /// targets that must be values are categories. Throws the errors of read_csv().
 [[nodiscard]] DatasetSplits load_table(
     const DataRequest& request, const Deadline& deadline);
 
-/// Loads the inputs of a table, with DataRequest::columns. The file may lack the target
-/// column, if there is only one; the targets then have no bytes.
+/// Loads the inputs of a table whose columns are DataRequest::columns. If there is only
+/// one target column, the file may lack it; the targets then have no bytes.
 [[nodiscard]] Dataset load_table_inputs(const DataRequest& request);
 
 }  // namespace tandem

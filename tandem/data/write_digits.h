@@ -20,8 +20,8 @@ struct Choices<DigitsFormat> {
 };
 
 /// Draws digits (digits/digits.h) and writes them to a folder: either all files or
-/// none. All formats have the same samples. Throws DataError if writing fails, or if a
-/// file or folder of the same name exists that cannot be replaced.
+/// none. All formats have the same samples. Throws DataError if writing fails, or if
+/// the folder contains a file or folder of the same name that cannot be replaced.
 void write_digits(
     const std::string& folder, int64_t num_train, int64_t num_test,
     DigitsFormat format = DigitsFormat::idx);

@@ -52,7 +52,7 @@ class GradientSink {
   virtual void gradient_ready(size_t slot) = 0;
 };
 
-/// A sink that ignores all calls, for micro-batches whose gradients are only
+/// A sink that ignores all calls. It is used for micro-batches whose gradients are only
 /// accumulated.
 class NoSink : public GradientSink {
  public:
@@ -78,10 +78,9 @@ enum class Readiness {
 
 /// Computes one stage of a model. forward() computes the stage's activations, or the
 /// loss on the last stage. backward() adds the gradients of trainable parameters to the
-/// gradient arena; it may only be called if there are any, or if the gradient of the
-/// input is needed. Without a
-/// pipeline, the whole model is one stage. Strategies do not depend on the kind of
-/// executor. Not thread-safe.
+/// gradient arena. Call backward() only if the stage has trainable parameters or if the
+/// gradient of its input is needed. Without a pipeline, the whole model is one stage.
+/// Strategies do not depend on the kind of executor. Not thread-safe.
 class StageExecutor {
  public:
   virtual ~StageExecutor() = default;
@@ -112,7 +111,7 @@ class StageExecutor {
   /// Returns the time at which this executor reports gradients.
   virtual Readiness readiness() const = 0;
 
-  /// Returns the size, in bytes, of the inputs and layer outputs that are kept for
+  /// Returns the number of bytes of the inputs and layer outputs that are kept for
   /// backward, over all slots in flight; 0 if unknown.
   virtual int64_t kept_bytes() const {
     return 0;
@@ -132,7 +131,8 @@ struct StageOptions {
   bool first = true;
   bool last = true;
   // Number of classes in the data; 0 if it is unknown, or if targets are numbers. In
-  // its first forward pass, the last stage compares it with the number of outputs.
+  // its first forward pass, the last stage compares this number with the number of
+  // outputs.
   int64_t num_classes = 0;
   Numerics numerics = {};
   // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).

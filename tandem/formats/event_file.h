@@ -22,9 +22,9 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 class EventFile {
  public:
   /// Creates a file in `directory`, and the directory if it is missing. TensorBoard
-  /// reads the event files of a directory in the order of their names, so the name of
-  /// the new file is greater than the names of other event files. From `first_step` on,
-  /// TensorBoard shows no steps of these other files. Throws DataError on failure.
+  /// reads the event files of a directory in the order of their names, so the new file
+  /// gets the greatest name. From `first_step` on, TensorBoard shows no steps of the
+  /// other files. Throws DataError on failure.
   EventFile(const std::string& directory, int64_t first_step);
 
   /// Appends the values of a step, rounded to float32. Throws DataError if the file

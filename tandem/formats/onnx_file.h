@@ -20,17 +20,17 @@ struct OnnxAttribute {
 
 /// A call of an operator of ONNX's default domain.
 struct OnnxNode {
-  // Unique in the model.
+  // Name of the node, unique in the model.
   std::string name;
   // Operator, such as "Conv".
   std::string type;
-  // Names of values; "" for an optional input that is missing.
+  // Names of the input values; "" for an optional input that is missing.
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<OnnxAttribute> attributes;
 };
 
-/// Type of the input or of the output.
+/// Name, type and shape of the model's input or output.
 struct OnnxValue {
   std::string name;
   at::ScalarType dtype = at::kFloat;
@@ -38,13 +38,13 @@ struct OnnxValue {
   std::vector<std::variant<int64_t, std::string>> shape;
 };
 
-/// A network as ONNX describes it: operators in order of execution. A name of a value
+/// A network in ONNX's form: operators in order of execution. The name of a value
 /// belongs to the input, to an initializer or to one output of one node.
 struct OnnxModel {
   OnnxValue input;
   OnnxValue output;
   std::vector<OnnxNode> nodes;
-  // Weights and constants, with any strides. Dtypes: those of onnx_dtype().
+  // Weights and constants, with any strides and the dtypes of onnx_dtype().
   std::vector<NamedTensor> initializers;
 };
 
@@ -55,8 +55,8 @@ constexpr int64_t kOnnxIrVersion = 8;
 /// Returns ONNX's number of a dtype; 0 if ONNX has no such dtype.
 [[nodiscard]] int64_t onnx_dtype(at::ScalarType dtype);
 
-/// Returns the bytes of an ONNX file (https://onnx.ai, onnx/onnx.proto): a message of
-/// Protocol Buffers.
+/// Returns the bytes of an ONNX file, which is a message of Protocol Buffers
+/// (onnx/onnx.proto, https://onnx.ai).
 ///
 /// Throws ConfigError if the file would be longer than 2 GiB, which is the limit of
 /// Protocol Buffers.

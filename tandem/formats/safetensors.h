@@ -17,27 +17,27 @@ struct SafetensorsFile {
 /// Writes a safetensors file (https://github.com/huggingface/safetensors) and returns
 /// its hash. The file contains the length of the header (8 bytes, little-endian), the
 /// header, and the tensors' bytes. The header is JSON with dtype, shape and offsets of
-/// each tensor.
-/// Python's safetensors.torch.load_file reads it.
+/// each tensor. Python's safetensors.torch.load_file reads it.
 ///
 /// Replaces `path` atomically (files.h). Adds the metadata entry "sha256": the hash of
 /// names, dtypes, shapes, values and the other metadata. The hash does not depend on
 /// the order of the tensors in the file. Supported dtypes: float32, float64, float16,
-/// bfloat16, int64, int32, int16, int8, uint8, bool. Throws DataError if the file cannot
-/// be written.
+/// bfloat16, int64, int32, int16, int8, uint8, bool. Throws DataError if the file
+/// cannot be written.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// Returns the bytes that write_safetensors() would write.
 std::string safetensors_bytes(const SafetensorsFile& file);
 
 /// Returns the bytes of a file without the metadata entry "sha256", for callers that
-/// add the hash later.
+/// add the entry later.
 std::string unhashed_safetensors_bytes(const SafetensorsFile& file);
 
 /// Returns the hash that write_safetensors() would write.
 std::string safetensors_hash(const SafetensorsFile& file);
 
-/// Reads a file. Accepts a file without a hash, since other programs write none.
+/// Reads a file and checks its hash. Also accepts a file without a hash, because other
+/// programs write none.
 ///
 /// If the file is missing or damaged, throws DataError with the path and the first
 /// error. A file is damaged if it is too short, if the header is not JSON or has a name
@@ -53,9 +53,9 @@ SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& p
 /// other programs have none.
 bool has_hash(const SafetensorsFile& file);
 
-/// Returns the hash of `file`, the result of read_safetensors(), which has compared the
-/// hash with the content. Throws DataError if the hash is missing, so call it only for
-/// files that always have a hash.
+/// Returns the hash in the metadata of `file`, the result of read_safetensors(), which
+/// has already checked the hash. Throws DataError if the hash is missing, so call it
+/// only for files that always have a hash. `path` is the name of the file in the error.
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
 
 }  // namespace tandem

@@ -14,10 +14,10 @@ namespace tandem {
 /// the CPU, in the file's dtypes. No code in the file is executed.
 ///
 /// Dtypes: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
-/// Throws DataError if the file is damaged, or contains no such dict but a whole module
-/// or TorchScript. Throws ConfigError for content that torch.save never writes and that
-/// could exhaust the memory. Examples are compressed records, overlapping records, and
-/// a pickle of more than 64 MiB or `most_values` values.
+/// Throws DataError if the file is damaged, or if it contains a whole module or
+/// TorchScript instead of such a dict. Throws ConfigError for content that torch.save
+/// never writes and that could exhaust the memory. Examples are compressed records,
+/// overlapping records, and a pickle of more than 64 MiB or `most_values` values.
 std::vector<NamedTensor> read_torch_file(
     const FilePart& file, size_t most_values = Pickle::kMostValues);
 std::vector<NamedTensor> read_torch_file(const std::string& path);

@@ -12,10 +12,11 @@ struct ZipRecord {
   size_t size = 0;
 };
 
-/// Writes the zip archive of LibTorch's file formats: stored entries in a folder,
-/// aligned to 64 bytes, with the entry `version`.
+/// Writes a zip archive in the form of LibTorch's file formats: uncompressed entries in
+/// a folder, aligned to 64 bytes, with the entry `version`.
 ///
-/// Replaces `path` atomically (files.h). Throws DataError.
+/// Replaces `path` atomically (files.h). Throws DataError if the file cannot be
+/// written.
 void write_torch_zip(const std::string& path, const std::vector<ZipRecord>& records);
 
 }  // namespace tandem

@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-/// Returns the graph without the nodes whose arguments are all constants, such as
-/// arange(64) and the operators on its result. Their results become constants. Nodes
-/// that draw random numbers, and tensors that a node changes in place, stay.
+/// Replaces each node whose arguments are all constants by its results, which become
+/// constants. Examples are arange(64) and the operators on its result. Keeps nodes that
+/// draw random numbers, and tensors that a node changes in place.
 [[nodiscard]] Graph with_constant_values(Graph graph);
 
 }  // namespace tandem

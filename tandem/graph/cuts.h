@@ -22,9 +22,10 @@ struct Cut {
   Balance balance = Balance::time;
 };
 
-/// Divides a graph into contiguous stages at `cut.names`. If `cut.names` is empty,
-/// minimizes the cost of the most expensive stage. If several divisions have the same
-/// cost, returns the division with the longest first stages.
+/// Divides a graph into `stages` contiguous stages, which begin at `cut.names`, and
+/// returns their nodes. If `cut.names` is empty, minimizes the cost of the most
+/// expensive stage. If several divisions have the same cost, returns the division with
+/// the longest first stages.
 ///
 /// A stage can begin with a node under two conditions. First, a single tensor crosses
 /// from earlier nodes to this node and later nodes. The tensor is floating-point, and

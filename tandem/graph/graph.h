@@ -116,7 +116,8 @@ struct Graph {
   std::vector<Node> nodes;
   ValueId input = 0;
   ValueId output = 0;
-  // A second name of a parameter or buffer (tied weights), with the id of its value.
+  // Another name of a parameter or buffer that has several names (tied weights), and
+  // the id of the value.
   struct Alias {
     std::string state_name;
     ValueId value;
@@ -152,8 +153,8 @@ Node& add_node(
     Graph& graph, const std::string& target, const std::string& overload,
     std::vector<Argument> arguments, const std::vector<ValueId>& outputs);
 
-/// Calls `use` with the id of each value that an argument, or an element of its list,
-/// refers to.
+/// Calls `use` with the id of each value to which an argument, or an element of its
+/// list, refers.
 template <typename Use>
 void for_each_value(const Argument& argument, const Use& use) {
   if (argument.kind == Argument::Kind::value) {
@@ -190,11 +191,11 @@ void verify(const Graph& graph);
 [[nodiscard]] std::string describe(const Graph& graph);
 
 /// Returns the parameters, or the buffers, in order of registration, with the names of
-/// Python's state_dict(). Tied weights occur under each name.
+/// Python's state_dict(). A tied weight occurs under each of its names.
 [[nodiscard]] std::vector<NamedTensor> parameters_of(const Graph& graph);
 [[nodiscard]] std::vector<NamedTensor> buffers_of(const Graph& graph);
 
-/// Returns whether a log-softmax computes the output.
+/// Returns whether the last node of the graph is a log-softmax.
 [[nodiscard]] bool ends_in_log_softmax(const Graph& graph);
 
 /// Returns the operator of a node with its overload, such as "aten::add.Tensor".
@@ -207,7 +208,8 @@ void verify(const Graph& graph);
 /// Returns, for each value, the number of times that nodes read it.
 [[nodiscard]] std::vector<int> count_uses(const Graph& graph);
 
-/// Returns the id of the value that a node changes in place; -1 if it changes none.
+/// Returns the id of the value that a node changes in place; -1 if the node changes no
+/// value.
 [[nodiscard]] ValueId written_value(const Node& node);
 
 /// Returns whether a node changes a buffer in place, such as batch norm's counter.

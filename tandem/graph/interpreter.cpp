@@ -24,8 +24,8 @@ bool is_floating(const c10::IValue& value) {
          at::isFloatingType(value.toTensor().scalar_type());
 }
 
-// Finds the ReLUs that may overwrite their input: nothing else reads it, and backward
-// does not need it.
+// Returns the ReLUs that may overwrite their input, because neither another node nor
+// backward reads the input.
 std::set<const Node*> relus_in_place(const Graph& graph) {
   const auto uses = count_uses(graph);
   std::map<ValueId, const Node*> producers;

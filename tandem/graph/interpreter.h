@@ -14,8 +14,8 @@ namespace tandem {
 /// ForwardContext::training selects training or evaluation mode; the mode in the
 /// arguments of batch norm and dropout has no effect. Nodes that change a buffer run in
 /// training only. A ReLU overwrites its input if neither another node nor backward
-/// reads the input. Several threads can run evaluations at the same time; a run in
-/// training changes buffers.
+/// reads the input. Several threads can run evaluations at the same time. Only one
+/// thread can run training, because training changes buffers.
 class Interpreter {
  public:
   struct Options {

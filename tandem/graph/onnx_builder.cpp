@@ -153,7 +153,7 @@ std::string OnnxBuilder::sizes(const std::vector<Size>& sizes) {
 
 std::string OnnxBuilder::reshape(
     const std::string& value, const std::vector<Size>& shape) {
-  // ONNX infers the size -1.
+  // The size -1 in ONNX means that the size is inferred from the other sizes.
   std::vector<int64_t> constant;
   for (const auto& size : shape) {
     constant.push_back(size.per_sample == 0 ? size.fixed : -1);

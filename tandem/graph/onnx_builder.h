@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// Reason why ONNX cannot express a call, such as "with ceil_mode".
+/// Reason why ONNX cannot express a call of an operator, such as "with ceil_mode".
 struct OnnxObstacle {
   std::string reason;
 };
@@ -30,9 +30,9 @@ class OnnxBuilder {
   /// it.
   void begin(const Node& node);
 
-  /// Returns the name of the value in ONNX. Adds the initializer of a parameter, buffer
-  /// or constant. Throws OnnxObstacle if an operator has changed the memory of the
-  /// value in place.
+  /// Returns the ONNX name of a value. If the value is a parameter, buffer or constant,
+  /// adds it to the model as an initializer. Throws OnnxObstacle if an operator has
+  /// changed the memory of the value in place.
   std::string name_of(ValueId id);
 
   /// Adds a node with one output and returns the name of the output.
@@ -40,21 +40,22 @@ class OnnxBuilder {
       const std::string& type, OnnxNames inputs,
       std::vector<OnnxAttribute> attributes = {});
 
-  /// Add an initializer and return its name: a tensor, a list of integers (int64), a
-  /// number without dimensions.
+  /// Functions that add an initializer and return its name. The initializer is a
+  /// tensor, a list of integers (int64), or a number without dimensions.
   std::string constant(const at::Tensor& tensor);
   std::string integers(const std::vector<int64_t>& values);
   std::string number(double value, at::ScalarType dtype);
 
-  /// Returns the name of a list of sizes (int64). Sizes that depend on the number of
-  /// samples are computed from the input's shape.
+  /// Adds a list of sizes (int64) and returns its name. Sizes that depend on the number
+  /// of samples are computed from the input's shape.
   std::string sizes(const std::vector<Size>& sizes);
 
-  /// Returns a value with another shape.
+  /// Adds a node that changes the shape of a value, and returns the name of the result.
   std::string reshape(const std::string& value, const std::vector<Size>& shape);
 
-  /// Ends a node of the graph: its first outputs are these ONNX values, which get the
-  /// names of the graph's values. `same_memory`: the outputs are views of the first argument.
+  /// Ends a node of the graph. Its first outputs are the ONNX values `outputs`, which
+  /// get the names of the graph's values. `same_memory` is true if the outputs are
+  /// views of the first argument.
   void end(const Node& node, const OnnxNames& outputs, bool same_memory);
 
   /// Ends a node whose outputs no later node can use.
@@ -77,11 +78,11 @@ class OnnxBuilder {
   // First ONNX node of the current node of the graph.
   size_t first_ = 0;
   std::set<std::string> taken_;
-  // ONNX name of each value of the graph; "" if it has none yet.
+  // ONNX name of each value of the graph; "" for a value without a name.
   OnnxNames names_;
   // Values with the same number share memory.
   std::vector<ValueId> memory_;
-  // Node that has changed the memory of a value in place; null: none.
+  // Node that has changed the memory of a value in place; null if there is none.
   std::vector<const Node*> changed_by_;
   // Names of state_dict(), reserved for parameters and buffers.
   std::map<ValueId, std::string> state_names_;

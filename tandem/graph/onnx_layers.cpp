@@ -80,7 +80,9 @@ std::string parameter_or(
              : call.to.constant(at::full({size}, value, call.output().dtype));
 }
 
-// Returns the size of the input that windows reach, for the output's size.
+// Returns the padding at the begin and the end of each dimension with which the windows
+// of a pool with ceil_mode fit. The padding at the end is computed from the size of the
+// output.
 Dims ceil_pads(
     const OnnxCall& call, const Dims& kernel, const Dims& stride, const Dims& padding,
     const Dims& dilation) {

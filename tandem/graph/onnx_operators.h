@@ -10,7 +10,7 @@ namespace tandem {
 
 struct OnnxRow;
 
-/// A call of an operator, and the model to which its ONNX nodes are added.
+/// A call of an operator, and the builder to which its ONNX nodes are added.
 struct OnnxCall {
   const Graph& graph;
   const Node& node;
@@ -23,8 +23,8 @@ struct OnnxCall {
   std::string tensor(size_t argument) const;
   /// Returns the ONNX name of a tensor or number, in the dtype of the output.
   std::string operand(size_t argument) const;
-  /// Return an argument that does not depend on the number of samples. Throw
-  /// OnnxObstacle if it does.
+  /// Functions that return an argument. They throw OnnxObstacle if the argument depends
+  /// on the number of samples.
   int64_t integer(size_t argument) const;
   std::vector<int64_t> integers(size_t argument) const;
   double number(size_t argument) const;
@@ -36,10 +36,11 @@ struct OnnxCall {
   int64_t rank(size_t argument) const;
   /// Returns the first output.
   const Value& output() const;
-  /// Returns a dimension of the first argument, from 0.
+  /// Returns a dimension of the first argument as a number from 0 on. Negative
+  /// dimensions count from the last dimension.
   int64_t dimension(int64_t dimension) const;
-  /// Returns a size of an argument. Throws OnnxObstacle if it depends on the number of
-  /// samples.
+  /// Returns a size of an argument. Throws OnnxObstacle if the size depends on the
+  /// number of samples.
   int64_t fixed_size(size_t argument, int64_t dimension) const;
 };
 
@@ -49,7 +50,7 @@ struct OnnxRow {
   const char* name;
   // Adds the nodes and returns their results, one for each output of the call.
   OnnxNames (*add)(const OnnxCall& call);
-  // ONNX operator, if `add` serves several.
+  // Type of the ONNX operator to add, if several rows have the same function `add`.
   const char* type = "";
 };
 

@@ -21,8 +21,8 @@ struct ForwardContext {
   // `none`.
   Rounding rounding = Rounding::none;
   SampleContext samples;
-  // Called with each node and its first output while a graph runs forward, except for
-  // nodes that change only a buffer.
+  // Function that is called with each node and its first output while a graph runs
+  // forward, except for nodes that change only a buffer.
   std::function<void(const Node&, const at::Tensor&)> after_node;
 };
 
@@ -42,7 +42,8 @@ struct OperatorCall {
   bool dropout;
 };
 
-/// Values that an operator rounds to 16 bits, forward and backward (core/numerics.h).
+/// Values that are rounded to 16 bits when an operator runs forward and backward
+/// (core/numerics.h).
 enum class RoundedValues {
   // No values, because the output has only elements of the input, which is already
   // rounded.

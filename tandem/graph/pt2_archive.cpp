@@ -211,7 +211,8 @@ std::vector<NamedTensor> Pt2Archive::tensors(
   return found;
 }
 
-// Reads files of the bytes of a storage each, which several tensors may share.
+// Reads tensors from files that each contain the bytes of a storage. Several tensors
+// may share a storage.
 std::vector<NamedTensor> Pt2Archive::raw_tensors(
     const std::string& folder, const std::string& config) const {
   std::vector<std::string> names;
@@ -244,8 +245,8 @@ std::vector<NamedTensor> Pt2Archive::raw_tensors(
   return found;
 }
 
-// Returns the tensor that `meta` describes in a file of a storage's bytes. Reads the
-// file unless `storage` is set.
+// Returns the tensor that `meta` describes. `file` contains the bytes of its storage,
+// and is read unless `storage` is set.
 at::Tensor Pt2Archive::view_of(
     const std::string& name, const json& meta, const std::string& file,
     at::Tensor& storage) const {

@@ -25,7 +25,8 @@ std::string line_at(const std::string& text, size_t begin) {
   return trimmed(text.substr(begin, text.find('\n', begin) - begin));
 }
 
-// Also true for code that PyTorch generates, such as "<eval_with_key>.47".
+// Returns whether a path belongs to PyTorch's code. Also returns true for code that
+// PyTorch generates, such as "<eval_with_key>.47".
 bool is_in_pytorch(const std::string& path) {
   return path.rfind("torch/", 0) == 0 || path.find("/torch/") != std::string::npos ||
          path.rfind('<', 0) == 0;

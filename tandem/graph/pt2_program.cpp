@@ -24,7 +24,7 @@ constexpr const char* kWholeNetwork = "L__self__,,torch.nn.modules.module.Module
 
 // --- names
 
-// Names are made only of these characters, and are variables of Python.
+// Returns a text as the name of a Python variable: replaces other characters by '_'.
 std::string identifier(const std::string& text) {
   std::string name;
   for (const char c : text) {

@@ -15,17 +15,16 @@ constexpr int64_t kLargestSize = int64_t{1} << 40;
 /// positive=True, integer=True)" or "s77".
 std::optional<std::string> symbol_of(const std::string& expression);
 
-/// Returns the value of a symbolic expression in which `symbol` is the number of
-/// samples: "Mul(Integer(8), Symbol('s77', integer=True))", "8*s77 + 1" or
-/// "(s77*8)//4". Returns nullopt for an expression that is not linear or has another
-/// symbol.
+/// Parses an expression in which `symbol` is the number of samples, such as
+/// "Mul(Integer(8), Symbol('s77', integer=True))", "8*s77 + 1" or "(s77*8)//4". Returns
+/// nullopt if the expression is not linear or has another symbol.
 ///
-/// Source of the forms: sympy.srepr and str.
+/// The forms are those of sympy.srepr and str.
 std::optional<Size> parse_size(
     const std::string& expression, const std::string& symbol);
 
-/// Returns the text of an expression for messages, without the properties of symbols,
-/// with at most 80 characters.
+/// Returns an expression as text for messages, without the properties of symbols, and
+/// cut to at most 80 characters.
 std::string readable_size(const std::string& expression);
 
 }  // namespace tandem

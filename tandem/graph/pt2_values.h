@@ -16,19 +16,20 @@ using Pt2Json = nlohmann::ordered_json;
 /// Symbol of the number of samples.
 constexpr const char* kPt2Symbol = "s0";
 
-// The following functions throw ConfigError if torch.export has no counterpart. `owner`
-// is the owner of the value in messages.
+// The following functions return the JSON of a struct in torch/_export/serde/schema.py.
+// They throw ConfigError if torch.export has no counterpart. `owner` is the owner of
+// the value in messages.
 
-/// Returns a size: SymInt in torch/_export/serde/schema.py.
+/// Returns a size, as a SymInt.
 [[nodiscard]] Pt2Json pt2_size(const Size& size);
 
-/// Returns the description of a contiguous tensor: TensorMeta.
+/// Returns the description of a contiguous tensor, as a TensorMeta.
 [[nodiscard]] Pt2Json pt2_tensor(
     at::ScalarType dtype, const std::vector<Size>& shape, bool requires_grad,
     const std::string& owner);
 
-/// Returns a constant argument of an operator, as the schema's argument `wanted`:
-/// Argument.
+/// Returns a constant argument of an operator, as an Argument. `wanted` is this
+/// argument in the operator's schema.
 [[nodiscard]] Pt2Json pt2_constant(
     const c10::IValue& value, const c10::Argument& wanted, const std::string& owner);
 

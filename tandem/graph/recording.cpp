@@ -217,7 +217,7 @@ class RecordingConverter {
   // Recorded lists of tensors, and the node that returns each.
   std::map<const torch::jit::Value*, size_t> lists_;
   std::map<ValueId, size_t> producers_;
-  // For a view, the value whose memory it shares; else the value.
+  // For a view, the value whose memory it shares; otherwise the value itself.
   std::map<ValueId, ValueId> roots_;
 };
 

@@ -15,7 +15,7 @@ struct Graph;
 
 namespace tandem {
 
-/// Error with the reason why a function has no graph.
+/// Error that contains the reason why a function has no graph.
 class NoGraph : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -363,7 +363,8 @@ class Tracer {
     Interpreter interpreter(graph, {});
     ForwardContext context;
     context.training = training;
-    // A batch of 1 sample is special in LibTorch; batch norm refuses it in training.
+    // LibTorch treats a batch of 1 sample specially, and batch norm rejects it in
+    // training.
     const std::vector<at::Tensor> inputs = {
         random(input_shape(kCompared), dtype_),
         random(input_shape(training ? kTraced : 1), dtype_)};
@@ -402,7 +403,7 @@ class Tracer {
     if (!at::isFloatingType(a.scalar_type()) || a.numel() == 0) {
       return a.equal(b);
     }
-    // Attention's products can be in another order. float32: 1e-4.
+    // Tolerances allow for another order of attention's sums.
     const double tolerance = a.scalar_type() == at::kDouble  ? 1e-12
                              : a.scalar_type() == at::kFloat ? 1e-4
                                                              : 2e-2;

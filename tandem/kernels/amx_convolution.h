@@ -59,8 +59,8 @@ void lay_out_image(const ConvolutionShape& shape, const Bf16* image, void* to);
 void lay_out_grad(
     const ConvolutionShape& shape, const Bf16* grad, void* to, float* bias_grad);
 
-/// Returns the number of tasks into which the computation of the weights' gradient is
-/// divided. Tasks may run in parallel.
+/// Returns the number of tasks into which the gradient of the weights is divided. Tasks
+/// may run in parallel.
 int64_t num_tasks(const ConvolutionShape& shape);
 
 /// Returns the size of the float32 sums of all tasks, in bytes. Align their memory to

@@ -2,7 +2,7 @@
 
 namespace tandem {
 
-/// Instruction sets for which custom kernels are compiled: base, AVX2 and AVX-512 on
+/// Instruction sets for which tandem's kernels are compiled: base, AVX2 and AVX-512 on
 /// x86-64, NEON on aarch64, and base on other processors. Every aarch64 CPU has NEON.
 enum class Isa { base, neon, avx2, avx512 };
 
@@ -27,8 +27,8 @@ bool has_amx();
 /// bfloat16 instructions.
 bool has_bf16();
 
-/// Returns `avx512` or `avx2` if kernel_isa() is this instruction set, otherwise
-/// `base`.
+/// Returns the function for kernel_isa(): `avx512`, `avx2`, or `base` for all other
+/// instruction sets.
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {

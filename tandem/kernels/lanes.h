@@ -65,14 +65,14 @@ struct Vectors<4> {
   using Bytes __attribute__((vector_size(4))) = uint8_t;
 };
 
-// A type for the number N, which passes N to a lambda as a compile-time constant.
+// A type for the number N. Passed to a lambda, it makes N a compile-time constant.
 template <int N>
 struct Count {
   static constexpr int value = N;
 };
 
-// Loads and stores L neighboring values at any address, without requirements on
-// alignment.
+// Functions that load and store L neighboring values at any address, without
+// requirements on alignment.
 template <int L>
 struct Lanes {
   using Floats = typename Vectors<L>::Floats;

@@ -33,12 +33,13 @@ struct NormChannels {
 // L2 cache: 28 x 28 pixels of 16 float32 lanes have 49 KiB. The other loops read it
 // once.
 //
-// norm_moments: for each lane, the mean and the sum of the squares of (in - mean).
-// norm_forward: out = (in - mean) * scale + bias. With `relu`, negative results become
-//   zero.
-// norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
-//   times (in - mean).
-// norm_backward: grad_in = scale * (grad - mean_grad - (in - mean) * slope).
+// - norm_moments: writes the mean of each lane, and the sum of the squares of (in -
+//   mean).
+// - norm_forward: out = (in - mean) * scale + bias. With `relu`, negative results
+//   become zero.
+// - norm_gradient_sums: writes the sum of each lane's gradient, and the sum of the
+//   gradient times (in - mean).
+// - norm_backward: grad_in = scale * (grad - mean_grad - (in - mean) * slope).
 //
 // In norm_gradient_sums and norm_backward, `out` is null without a ReLU. With a ReLU, a
 // gradient counts as 0 unless its `out` is positive.

@@ -28,16 +28,16 @@ struct PoolShape {
 };
 
 /// Value of `which` for a window that gets no gradient, because a ReLU is fused and the
-/// window's largest value is not positive. For other windows, `which` is the index y *
-/// kernel + x of the largest input in the window.
+/// largest value in the window is not positive. For other windows, `which` is the index
+/// y * kernel + x of the largest input in the window.
 constexpr uint8_t kNoInput = 255;
 
 // Loops of max pooling over one plane, for each instruction set. Windows have at most
 // 15 x 15 pixels.
 //
-// max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
+// - max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
 //   NaN is the largest value, as in PyTorch. Among equal inputs, the first is selected.
-// spread_plane: computes the gradient of the input. Writes all values of `grad_in`.
+// - spread_plane: computes the gradient of the input. Writes all values of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

@@ -37,16 +37,18 @@ struct SmallConvShape {
   }
 };
 
-/// Supported numbers of taps: 3 x 3 and 5 x 5 for one channel, 3 x 3 for three. The
-/// gradient kernel needs one sum per tap, and AVX-512 has enough registers for them.
+/// Supported numbers of taps: windows of 3 x 3 and 5 x 5 for one channel, 3 x 3 for
+/// three channels. The gradient kernel needs one sum per tap, and AVX-512 has enough
+/// registers for these sums.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
 // Loops of the convolution over one image, for each instruction set.
 //
-// small_conv: computes the output; with `relu`, negative values become zero.
-// small_conv_gradient: computes sums over the image's pixels, [taps + 1][out_channels].
-//   The last row is the gradient of the bias. `output` is null without a ReLU. With a
-//   ReLU, a gradient counts as zero unless its `output` is positive.
+// - small_conv: computes the output. With `relu`, negative values become zero.
+// - small_conv_gradient: computes sums over the image's pixels, [taps +
+//   1][out_channels]. The last row is the gradient of the bias. `output` is null
+//   without a ReLU. With a ReLU, a gradient counts as zero unless its `output` is
+//   positive.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \
   void small_conv(                                                                   \

@@ -58,8 +58,9 @@ struct WinogradShape {
   }
 };
 
-/// Loops for one instruction set. Channels are multiples of `block`. Pointers to
-/// images, transformed weights and scratch must be aligned to 64 bytes.
+/// Functions for one instruction set. Numbers of channels are multiples of `block`.
+/// Pointers to images, transformed weights and scratch memory must be aligned to 64
+/// bytes.
 struct WinogradKernels {
   /// Number of channels in a block.
   int64_t block;
@@ -68,7 +69,8 @@ struct WinogradKernels {
   int64_t tiles;
 
   /// Returns the size of a call's scratch memory, in floats. A convolution from 32 to
-  /// 64 channels needs 652.5 KiB on AVX-512 and 328.5 KiB on AVX2 and NEON.
+  /// 64 channels needs 652.5 KiB on AVX-512 and 328.5 KiB on AVX2 and NEON. The memory
+  /// has this layout:
   ///
   ///   36 times  | tile 0: in channels  | tile 1 | ... | last tile | 16 unused floats |
   ///   36 times  | tile 0: out channels | tile 1 | ... | last tile | 16 unused floats |

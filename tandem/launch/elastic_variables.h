@@ -8,8 +8,8 @@ namespace tandem {
 
 /// Returns the environment variables that torchrun sets for a rank in addition to
 /// to_variables() and Restarts::variables(). They override variables of an outer
-/// torchrun. Throws ConfigError if CUDA_VISIBLE_DEVICES lists no GPU for a rank that
-/// needs its own.
+/// torchrun. Throws ConfigError if a rank needs a separate GPU, but
+/// CUDA_VISIBLE_DEVICES lists no GPU for it.
 Variables elastic_variables(
     const TorchrunOptions& options, const RankEnv& env, const GetEnv& get = get_env);
 

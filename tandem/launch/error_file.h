@@ -24,9 +24,9 @@ struct RankFailure {
   std::string message;
 };
 
-/// Writes an error file for a rank that has not written one. Without a message of the
-/// rank, the file has the message that torchrun shows, such as "Signal 9 (SIGKILL)
-/// received by PID 7". Throws DataError if the file cannot be written.
+/// Writes an error file for a rank that has not written an error file. Without a
+/// message of the rank, the file has the message that torchrun shows, such as "Signal 9
+/// (SIGKILL) received by PID 7". Throws DataError if the file cannot be written.
 void write_error_file(const std::string& path, const RankFailure& failure);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Error of a process, as the process itself reports it.
+/// Error that a process reported about itself.
 struct FailureReport {
   // Rank of the process; 0 if it is not a rank.
   int rank = 0;

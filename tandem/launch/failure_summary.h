@@ -10,7 +10,7 @@
 namespace tandem {
 
 /// Completes the error files of ranks that have ended. `endings` and `reports` are in
-/// order of time. `first_rank`: rank with local rank 0.
+/// order of time. `first_rank` is the rank with local rank 0.
 ///
 /// Adds to `reports` the messages of error files that programs wrote. Writes the
 /// missing error files of ranks that the launcher did not stop. If a file cannot be
@@ -21,14 +21,14 @@ void complete_error_files(
     std::vector<FailureReport>& reports);
 
 /// Returns whether a rank of this host failed, so that a summary is useful. Returns
-/// false if a signal stopped the run, or if the ranks reported an invalid setting:
+/// false if a signal stopped the run, or if the ranks reported an invalid setting.
 /// `have_reported` is true if ranks wrote to their FailureFile.
 bool needs_summary(
     const HostEnding& ending, const Circumstances& when, bool have_reported);
 
-/// Prints a block about the rank that failed first to standard error: rank, host,
-/// process, status, time, error file, and the rank's last lines that are not on the
-/// console. Keeps the log directory, because the block names the error file.
+/// Prints a block about the rank that failed first to standard error. The block has the
+/// rank, host, process, status, time, error file, and the rank's last lines that are
+/// not on the console. Keeps the log directory, because the block names the error file.
 ///
 /// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
 /// also copies the rank's error file to that path.

@@ -102,8 +102,8 @@ std::vector<std::pair<StreamOptions, StreamOptions>> streams_of(
   return streams;
 }
 
-// Starts this host's ranks under the supervisor. All ranks get `variables`. `logs`:
-// null for no log files. Throws as Process and fork_ranks().
+// Starts this host's ranks under the supervisor. All ranks get `variables`. `logs` is
+// null if there are no log files. Throws the errors of Process and fork_ranks().
 void start_ranks(
     const LaunchOptions& options, const std::string& store, const Variables& variables,
     const LogDirectory* logs, Supervisor& supervisor) {
@@ -305,7 +305,7 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
     rendezvous_.server->linger_if_refused();
   }
   supervisor_.finish_output();
-  // Last, because finish_output() also reads signals.
+  // Checked after finish_output(), which also reads signals.
   ending.again = ending.again && !must_stop();
   if (is_first() && options_.is_elastic() && !ending.again) {
     rendezvous_.end_run();

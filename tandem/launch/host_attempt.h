@@ -22,17 +22,18 @@ namespace tandem {
 /// One start of the ranks of this host, until they have ended on all hosts.
 class HostAttempt {
  public:
-  /// Waits for other hosts as Rendezvous does, and throws its errors. `token`: null on
-  /// one host. `restarts` decides on host 0 whether the ranks start again. `logs`: null
-  /// for no log files. On host 0, `status` gets the statuses of all ranks once a
-  /// second. The arguments must outlive the object. Blocks the signals that stop a run
-  /// (Supervisor).
+  /// Waits for other hosts as Rendezvous does, and throws its errors. Blocks the
+  /// signals that stop a run (Supervisor). The arguments must outlive the object.
+  ///
+  /// `token` is null on one host. `logs` is null if there are no log files. On host 0,
+  /// `restarts` decides whether the ranks start again, and `status` gets the statuses
+  /// of all ranks once a second.
   HostAttempt(
       const LaunchOptions& options, const TokenFile* token, Meeting meeting,
       Restarts& restarts, LogDirectory* logs, StatusServer& status);
 
-  /// Starts the ranks, and returns how the ranks of all hosts ended. Throws ConfigError
-  /// if their program cannot be executed.
+  /// Starts the ranks, waits for their end, and returns how the ranks of all hosts
+  /// ended. Throws ConfigError if their program cannot be executed.
   HostEnding run();
 
  private:
@@ -62,7 +63,8 @@ class HostAttempt {
   StatusBoard board_;
   StatusExchange exchange_;
   std::optional<HostWatch> watch_;
-  // The hosts that have joined and for which the ranks are ended.
+  // Hosts that have joined during this attempt. The ranks are ended, so that the next
+  // attempt includes these hosts.
   std::vector<int> admitted_;
 };
 

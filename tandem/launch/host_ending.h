@@ -31,7 +31,7 @@ enum class Cause {
   killed
 };
 
-/// Describes how the ranks of a host ended.
+/// The end of a host's ranks: cause, exit code and reason.
 struct HostEnding {
   Cause cause = Cause::none;
   // Exit code with which the launcher ends.
@@ -61,8 +61,9 @@ struct Circumstances {
   bool host_0_lost = false;
 };
 
-/// Returns the ending that is most likely the reason for the others; null if there are
-/// no endings. The pointer points into `endings`. Arguments as for ending_of_host().
+/// Returns the ending that most likely caused the other endings; null if there are no
+/// endings. The pointer points into `endings`. The arguments are those of
+/// ending_of_host().
 const Supervisor::Ending* first_failure(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when);

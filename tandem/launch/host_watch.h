@@ -71,7 +71,7 @@ class HostWatch {
   void hurry();
 
   /// Waits for the next answer of host 0, or until host 0 is lost. Returns the reason
-  /// why host 0 is lost, or "" if it answered. On host 0, returns "" at once.
+  /// why host 0 is lost, or "" if it answered. On host 0, returns "" immediately.
   std::string lost();
 
   /// Returns whether host 0 has lost another host. Call it on host 0, in the thread

@@ -79,16 +79,18 @@ struct LaunchOptions {
   // Equal on all hosts. Ranks can read restart_count() (launch/restarts.h).
   int max_restarts = 0;
 
-  // Wait of a rank, in seconds, after which the launchers log which ranks it waits for;
-  // 0: never.
+  // Time, in seconds, for which a rank waits before the launchers log the ranks for
+  // which it waits; 0: never.
   double stall_seconds = 30;
 
   // Address and port at which the launcher of host 0 serves the statuses of all ranks
-  // over HTTP (launch/status/status_server.h); port 0: none.
+  // over HTTP (launch/status/status_server.h); port 0: the statuses are not served over
+  // TCP.
   std::string metrics_address = "127.0.0.1";
   int metrics_port = 0;
   // Directory of the run. The launcher of host 0 serves the statuses of all ranks at
-  // this directory's local socket (launch/status/status_sockets.h); "": none.
+  // this directory's local socket (launch/status/status_sockets.h). "": there is no
+  // such socket.
   std::string out;
 
   // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of

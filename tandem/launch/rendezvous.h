@@ -16,7 +16,8 @@ struct Attempt {
   int number = 0;
   // Number of earlier attempts that failed.
   int restarts = 0;
-  // Numbers of the hosts that take part, in ascending order. Rendezvous sets them.
+  // Numbers of the hosts that take part, in ascending order. Rendezvous sets this
+  // member.
   std::vector<int> members;
 };
 
@@ -32,11 +33,13 @@ struct Meeting {
   bool is_over = false;
 };
 
-/// Waits on host 0 until its name resolves, and on other hosts until the launcher of
-/// host 0 answers. If ranks can be restarted, other hosts wait until host 0 begins
-/// attempt `next.number` or a later one of which this host is a member, and the result
-/// has that attempt. So a launcher that starts while an attempt runs or ends joins a
-/// later one.
+/// Connects the launcher of this host to host 0. On host 0, waits until its own name
+/// resolves. On other hosts, waits until the launcher of host 0 answers.
+///
+/// If ranks can be restarted, other hosts also wait for an attempt of which this host
+/// is a member. The number of the attempt is `next.number` or higher; the result
+/// contains the attempt. So a launcher that starts while an attempt runs or ends joins
+/// a later attempt.
 ///
 /// Throws CommError if host 0 does not answer in time, ConfigError if host 0 belongs to
 /// another run, and Error if a signal stops this process.
@@ -53,13 +56,13 @@ struct Rendezvous {
   std::unique_ptr<StoreClient> client;
   std::string address;
   Attempt attempt;
-  // Largest number of hosts.
+  // Maximum number of hosts.
   int nnodes = 1;
 
   /// If the hosts may change, waits on host 0 until at least LaunchOptions::min_nnodes
-  /// hosts are there, and a few seconds more for others. Throws ConfigError if the port
-  /// of host 0 is in use, CommError if too few hosts join in time, and Error if a
-  /// signal stops this process.
+  /// hosts have joined, and a few seconds longer for other hosts. Throws ConfigError if
+  /// the port of host 0 is in use, CommError if too few hosts join in time, and Error
+  /// if a signal stops this process.
   Rendezvous(const LaunchOptions& options, const std::string& token, Meeting meeting);
 
   /// On host 0, returns the hosts that have joined since the attempt began. They take

@@ -18,7 +18,7 @@ constexpr const char* kAttemptNumber = "TANDEM_ATTEMPT";
 constexpr const char* kTorchCount = "TORCHELASTIC_RESTART_COUNT";
 constexpr const char* kCauses = "TANDEM_RESTART_CAUSES";
 constexpr int kMostRepeats = 3;
-// Greatest number and length of causes that are passed to the ranks. All variables of a
+// Maximum number and length of causes that are passed to the ranks. All variables of a
 // rank must have less than 64 KiB (fork_server.cpp).
 constexpr size_t kMostCauseBytes = 1000;
 constexpr size_t kMostCauses = 20;

@@ -11,20 +11,20 @@
 
 namespace tandem {
 
-/// Longest time between two attempts.
+/// Maximum time between two attempts.
 constexpr std::chrono::seconds kLongestDelay{60};
 
-/// Number of times that the ranks of this process's run were started again, from the
-/// environment variables TANDEM_RESTART_COUNT or TORCHELASTIC_RESTART_COUNT (torchrun);
-/// 0 for the first start.
+/// Returns the number of times that the ranks of this process's run were started again
+/// after a failure; 0 for the first start. Reads the environment variables
+/// TANDEM_RESTART_COUNT or TORCHELASTIC_RESTART_COUNT (torchrun).
 int restart_count();
 
 /// Returns whether the ranks of this process's run were started before, by the same
 /// launchers: after a failure, or because hosts joined or left.
 bool is_started_again();
 
-/// Reasons for the restarts of this process's run, in order, as its launcher passes
-/// them in an environment variable.
+/// Returns the reasons for the restarts of this process's run, in order. The launcher
+/// passes them in an environment variable.
 std::vector<std::string> restart_causes();
 
 /// Returns the environment variable that passes the number of an attempt, from 0, to
@@ -34,12 +34,12 @@ std::pair<std::string, std::string> attempt_variable(int number);
 /// Decides whether the ranks of a run are started again after a failure. Host 0 decides
 /// for all hosts of a run.
 ///
-/// Ranks are not started again after misuse (exit code 2), after a stop by a signal,
-/// after `most` restarts, or if the run has failed three times in succession at the
-/// same step for the same reason.
+/// Ranks are not started again after misuse (exit code 2), after a stop by a signal, or
+/// after `most` restarts. They are also not started again if the run has failed three
+/// times in succession at the same step for the same reason.
 class Restarts {
  public:
-  /// `most`: greatest number of restarts.
+  /// `most` is the maximum number of restarts.
   explicit Restarts(int most) : most_(most) {}
 
   /// Decides about a failed attempt, and counts the restart. `step` is the last step
@@ -47,21 +47,23 @@ class Restarts {
   /// `ending.reason` by the decision, and sets `ending.again`.
   void decide(HostEnding& ending, int64_t step);
 
-  /// Number of restarts so far.
+  /// Returns the number of restarts so far.
   int count() const {
     return static_cast<int>(causes_.size());
   }
 
-  /// Takes over the number of restarts that host 0 has counted.
+  /// Sets the number of restarts to the number that host 0 has counted.
   void set_count(int count) {
     causes_.resize(static_cast<size_t>(count));
   }
 
-  /// Time to wait before the next start: 0 if the last attempt made steps and failed at
-  /// another step than the one before, otherwise 1 s, 2 s, 4 s and so on, at most 60 s.
+  /// Returns the time to wait before the next start. It is 0 if the last attempt made
+  /// steps and failed at another step than the attempt before. Otherwise it is 1 s, 2
+  /// s, 4 s and so on, at most 60 s.
   std::chrono::seconds delay() const;
 
-  /// Environment variables for the ranks.
+  /// Returns the environment variables that pass the restarts to the ranks: their
+  /// number, their maximum number, and their reasons.
   Variables variables() const;
 
  private:

@@ -63,7 +63,7 @@ class Supervisor {
 
   /// Forwards output and signals until every rank has ended. Returns the endings in
   /// order of time. After the first failure the other ranks get SIGTERM, and SIGKILL
-  /// after the grace period. A second SIGINT ends the grace period at once.
+  /// after the grace period. A second SIGINT ends the grace period immediately.
   std::vector<Ending> run();
 
   /// Returns whether a signal that stops the run has arrived since run() or the
@@ -74,11 +74,12 @@ class Supervisor {
   /// rest if the reader reads nothing for kReaderPatience.
   void finish_output();
 
-  /// Returns the last lines, at most `most`, of a rank's standard error, or of its
-  /// standard output if there are none of standard error.
+  /// Returns the last lines of a rank's standard error or, if there are no such lines,
+  /// of its standard output. Returns at most `most` lines, and only lines that are not
+  /// on the console.
   HiddenLines last_hidden_lines(int rank, size_t most) const;
 
-  /// Returns the signal that stopped the run, 0 for none.
+  /// Returns the signal that stopped the run; 0 for none.
   int stop_signal() const {
     return stop_signal_;
   }

@@ -34,7 +34,8 @@ struct LayerValues {
 /// Properties of a kind of layer, as bits.
 enum LayerTrait : unsigned {
   kNoLayerTrait = 0,
-  // Compiled executors fuse a ReLU that follows or precedes this layer.
+  // A compiled executor fuses a ReLU after this layer, or before this layer, into the
+  // layer.
   kFusesReluAfter = 1,
   kFusesReluBefore = 2,
 };

@@ -51,13 +51,14 @@ class Model {
   virtual std::string record_graph(
       const std::vector<int64_t>& sample_shape, at::ScalarType dtype);
 
-  /// Removes all nodes of the graph except those in `range`, a pipeline's stage. The
-  /// remaining nodes keep the names, values and dropout masks that they have in the
-  /// whole model. graph() must not be null.
+  /// Removes all nodes of the graph except the nodes in `range`, which are a stage of a
+  /// pipeline. The remaining nodes keep the names, values and dropout masks that they
+  /// have in the whole model. graph() must not be null.
   virtual void keep_nodes(const NodeRange& range);
 };
 
-/// Size of the values between two layers: an image, or features as channels of 1 x 1.
+/// Size of the values between two layers. For features without height and width,
+/// `channels` is the number of features.
 struct InputShape {
   int64_t channels = 1;
   int64_t height = 1;
@@ -75,7 +76,8 @@ struct ModelOptions {
   // True: inputs are indices of int64 instead of numbers of `dtype`.
   bool index_input = false;
   int64_t num_classes = 10;
-  // The initial weights are those of Python's model after torch.manual_seed(seed).
+  // Seed of the initial weights, which are those of Python's model after
+  // torch.manual_seed(seed).
   uint64_t seed = 0;
   at::ScalarType dtype = at::kFloat;
   // False removes the dropout layers.

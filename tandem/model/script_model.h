@@ -8,8 +8,9 @@
 namespace tandem {
 
 /// Returns whether a file is a TorchScript module (torch.jit.save) whose name ends in
-/// ".pt". So code in a file named NET.pt2 never runs. Returns false for other files,
-/// such as a file of torch.save. Throws DataError if the file cannot be read.
+/// ".pt". Returns false for a file with another name, such as NET.pt2, so that no code
+/// in that file runs. Also returns false for other files, such as a file of torch.save.
+/// Throws DataError if the file cannot be read.
 bool is_script_file(const std::string& path);
 
 /// Returns a model that runs a TorchScript module on the CPU, without converting it to

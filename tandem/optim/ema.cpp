@@ -13,8 +13,9 @@ namespace {
 // Minimum number of elements per thread.
 constexpr int64_t kGrain = 65'536;
 
-// Number of elements that are updated and then averaged. Parameters are still in the
-// L2 cache when they are averaged, so both take one pass over main memory.
+// Number of elements that are updated and then averaged. These parameters are still in
+// the L2 cache when they are averaged, so the update and the average together read main
+// memory only once.
 constexpr int64_t kPiece = 8'192;
 
 template <typename T>

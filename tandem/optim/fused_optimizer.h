@@ -23,8 +23,8 @@ struct GroupContext {
   int64_t step = 1;
 };
 
-/// Returns the scaled gradient with weight decay added. `weight_decay` is equal for all
-/// elements, so the compiler can move the condition out of the caller's loop and
+/// Returns gradient_scale * grad + weight_decay * param. `weight_decay` is equal for
+/// all elements, so the compiler can move the condition out of the caller's loop and
 /// vectorise the loop.
 template <typename T>
 TANDEM_ALWAYS_INLINE T
@@ -74,8 +74,8 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 
-  /// Calls `body` with a zero of the run's type, float or double. The zero selects the
-  /// type in a generic lambda.
+  /// Calls `body` with a zero of the run's type, float or double. A generic lambda can
+  /// thus use the type of its argument.
   template <typename Body>
   void with_dtype(const ArenaRange& run, Body&& body) const {
     if (parameters_.segment(run.segment).scalar_type() == at::kDouble) {
@@ -123,8 +123,9 @@ at::Tensor decayed_gradient(
     const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
     double weight_decay);
 
-/// Throws ConfigError unless `value` is finite and in its range. `holds` is true if it
-/// is in the range. `expected` is the range in the error, such as "at least 0".
+/// Throws ConfigError unless `value` is finite and `holds` is true. `holds` states
+/// whether `value` is in its range. `expected` is the range in the error, such as "at
+/// least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 

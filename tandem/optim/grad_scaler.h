@@ -24,8 +24,8 @@ struct GradScalerOptions {
   bool dynamic = true;
 };
 
-/// Multiplies losses by a scale and divides gradients by the same scale. So small
-/// gradients do not become zero in 16-bit formats.
+/// Multiplies losses by a scale, and divides gradients by the same scale before the
+/// update. Without the scale, small gradients would become zero in 16-bit formats.
 ///
 /// If a gradient overflows, the step is skipped and a dynamic scale is multiplied by
 /// backoff_factor. After growth_interval steps without overflow, a dynamic scale is

@@ -13,8 +13,8 @@ namespace tandem {
 using OptimizerStateMap =
     std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
-/// Returns the key of a parameter in Optimizer::state(): its address, as a text before
-/// LibTorch 2.
+/// Returns the key of a parameter in Optimizer::state(), which is its address. Before
+/// LibTorch 2, the key is the address as text.
 template <typename Key = OptimizerStateMap::key_type>
 Key state_key(const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();

@@ -43,11 +43,11 @@ struct AdadeltaParamState
   void serialize(torch::serialize::OutputArchive& archive) const override;
 };
 
-/// The Adadelta optimizer for torch::optim loops, which LibTorch lacks. It computes as
-/// torch.optim.Adadelta, in the same order of operations.
+/// The Adadelta optimizer for loops with torch::optim, which has no Adadelta. It
+/// computes the same operations as torch.optim.Adadelta, in the same order.
 ///
 ///   tandem::Adadelta optimizer(net->parameters(),
-///   tandem::AdadeltaOptions().rho(0.95));
+///                              tandem::AdadeltaOptions().rho(0.95));
 ///
 /// Gradients must be dense. Parameters without a gradient do not change. tandem.h does
 /// not include this header, because it needs LibTorch's optimizers.

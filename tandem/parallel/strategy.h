@@ -59,7 +59,7 @@ struct StrategyParts {
   ModelArenas& arenas;
   Optimizer& optimizer;
   Loss loss = {};
-  // Index of the first stage of a pipeline with trainable parameters.
+  // Index of the first stage that has trainable parameters, in a pipeline.
   int64_t first_trained_stage = 0;
 };
 
@@ -84,7 +84,7 @@ class Strategy {
   /// All ranks make the same number of steps. A rank without data gets no batches but
   /// takes part in the collective operations.
   ///
-  /// Returns the sums of losses, correct samples and samples in this rank's batches.
+  /// Returns the sums of the loss, its metric and the samples over this rank's batches.
   /// The sums are empty on a stage that computes no loss.
   virtual StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
@@ -116,7 +116,7 @@ class Strategy {
     return in_lockstep();
   }
 
-  /// Returns true if train_step() waits for no other rank except a server.
+  /// Returns whether train_step() waits for no other rank except a server.
   ///
   /// If true, ranks can receive a signal, such as SIGTERM, at different steps. After a
   /// signal, each rank calls leave_steps() before the next collective operation.
@@ -127,7 +127,8 @@ class Strategy {
   /// this rank's steps.
   virtual void leave_steps() {}
 
-  /// Prepares parameters and buffers for an evaluation or a checkpoint.
+  /// Prepares parameters and buffers for an evaluation or a checkpoint, for example
+  /// synchronizes buffers.
   virtual void before_evaluation() = 0;
 
   /// Returns the state for a checkpoint. It is complete only at rank 0. The tensors may

@@ -35,8 +35,8 @@ struct Assembly {
   std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
-  // Reason why executor "auto" did not choose a faster executor; "" if it chose the
-  // fastest.
+  // Reason why the executor "auto" did not choose a faster executor; "" if it chose the
+  // fastest executor.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
   // Loss that the strategy minimizes.
@@ -53,8 +53,8 @@ struct Assembly {
 /// into either model. `loss` is a custom loss of the program; an empty function selects
 /// the config's loss. `placement` is the rank's device.
 ///
-/// Throws ConfigError if the parts do not fit together. Throws as load_weights() does
-/// if the weights of config.model.init cannot be loaded.
+/// Throws ConfigError if the parts do not fit together. Throws the errors of
+/// load_weights() if the weights of config.model.init cannot be loaded.
 [[nodiscard]] Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
@@ -68,17 +68,19 @@ struct Assembly {
 [[nodiscard]] std::unique_ptr<Model> make_model(
     const RunConfig& config, const ModelOptions& options);
 
-/// Returns the loss that a config selects. Replaces `automatic` with mse if targets are
-/// numbers, otherwise with the default of the config's model: for a network file, nll
-/// if its graph ends in a log-softmax, otherwise cross_entropy.
+/// Returns the loss that a config selects. Replaces `automatic` by this loss:
+/// - mse if targets are numbers
+/// - for a network file, nll if its graph ends in a log-softmax, otherwise
+///   cross_entropy
+/// - for other models, the default loss of the model
 ///
 /// Throws ConfigError if the config selects a loss of numbers for targets that are
-/// classes, or the reverse.
+/// classes, or a loss of classes for targets that are numbers.
 [[nodiscard]] Loss loss_of(
     const RunConfig& config, const Graph* graph = nullptr,
     bool targets_are_numbers = false);
 
-/// Returns the loader options that turn samples of a data set into inputs of the
+/// Returns the loader options with which samples of a data set become inputs of the
 /// config's model.
 [[nodiscard]] LoaderOptions loader_options(
     const RunConfig& config, const Dataset& data);

@@ -23,9 +23,9 @@ constexpr const char* kModelHash = "model_sha256";
 /// missing.
 [[nodiscard]] RunConfig config_from(const CheckpointFacts& facts);
 
-/// Returns the data set of a checkpoint without samples: shapes, types, number of
-/// classes and their names. If there are no names, the names are the numbers of the
-/// classes, from 0. Throws DataError if a fact is missing.
+/// Returns the data set of a checkpoint without samples: shapes, types, and the number
+/// and names of classes. If the checkpoint has no names, the names are the numbers of
+/// the classes, from 0. Throws DataError if a fact is missing.
 [[nodiscard]] Dataset format_from(const CheckpointFacts& facts);
 
 }  // namespace tandem

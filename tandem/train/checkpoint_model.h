@@ -18,13 +18,13 @@ void check_is_checkpoint(const std::string& path);
 /// directory (checkpoint/network_file.h).
 ///
 /// Throws the errors of config_from() and network_file_of(). Throws ConfigError if the
-/// checkpoint's model is built in and `network` is not "", or if the model is the
-/// program's own and `network` is "".
+/// checkpoint's model is built in and `network` is not "", or if the checkpoint has a
+/// custom model and `network` is "".
 [[nodiscard]] RunConfig config_of_checkpoint(
     const std::string& checkpoint, const CheckpointFacts& facts,
     const std::string& network);
 
-/// Model of a checkpoint.
+/// A model that was loaded from a checkpoint.
 struct CheckpointModel {
   // Settings that the checkpoint stores: model, loss, data, mean and std.
   RunConfig config;
@@ -35,16 +35,16 @@ struct CheckpointModel {
 };
 
 /// Loads the model of a checkpoint on the CPU: a built-in model, a network file, or
-/// `own`, the program's own model.
+/// `own`, the custom model of the program.
 ///
 /// `checkpoint` is a path as for model_file(); `network` as for config_of_checkpoint().
 /// The parameters have the dtype of the checkpoint: float32, or float64 after training
 /// with --precision fp64. The parameters of `own` keep their dtype.
 ///
 /// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
-/// Throws ConfigError if the checkpoint's model is the program's own, but `own` is null
-/// and `network` is "", if the checkpoint belongs to another model, or if it has no
-/// weights of the kind `weights`.
+/// Throws ConfigError if the checkpoint belongs to another model or has no weights of
+/// the kind `weights`. Also throws ConfigError if the checkpoint has a custom model,
+/// `own` is null and `network` is "".
 [[nodiscard]] CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network = "",
     CheckpointWeights weights = CheckpointWeights::own,

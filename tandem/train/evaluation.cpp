@@ -265,7 +265,7 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  // A run that still saves may have another newest checkpoint later.
+  // Keeps the path, because the newest checkpoint of a run that still saves may change.
   const std::string path = model_file(checkpoint);
   const auto description = load_model_state(path, nullptr);
   RunConfig config = model == nullptr

@@ -55,8 +55,8 @@ struct CheckpointEvaluation {
   std::string network;
   // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
-  // Part of `data` to use. If `data` is not that of the training and has no test part,
-  // `test` selects all samples.
+  // Part of `data` to use. If `data` is not the data set of the training and has no
+  // test part, `test` selects all samples.
   DataPart part = DataPart::test;
   // False: the samples may lack targets, and `data` may have only inputs
   // (load_inputs()). The report is then meaningless.
@@ -67,7 +67,7 @@ struct CheckpointEvaluation {
   CheckpointWeights weights = CheckpointWeights::own;
   // Device of the evaluation.
   Placement placement;
-  // Called after each batch; empty: not called.
+  // Function that is called after each batch; may be empty.
   std::function<void(const EvaluatedBatch&)> after_batch;
 };
 
@@ -77,8 +77,9 @@ struct CheckpointEvaluation {
 /// the run used a custom model or loss, pass the same model and loss.
 ///
 /// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
-/// checkpoint belongs to another model, if the run used a custom data set and neither
-/// `data` nor `dataset` is given, or if the checkpoint has no weights of this kind.
+/// checkpoint belongs to another model, or has no weights of the kind options.weights.
+/// Also throws ConfigError if the run used a custom data set, and neither `data` nor
+/// `dataset` is given.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

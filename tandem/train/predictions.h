@@ -20,7 +20,7 @@ namespace tandem {
 ///
 /// If the checkpoint has the names of the classes, they replace the numbers of the
 /// classes, also in the names of columns; they are quoted as in RFC 4180. A probability
-/// has the fewest digits from which a reader gets the same float32. For a model that
+/// is written as the shortest text that is parsed as the same float32. For a model that
 /// ends in a log-softmax, the softmax of the outputs is their exponential.
 ///
 /// `checkpoint`, `options` and `model` are those of evaluate_checkpoint(). In addition,

@@ -15,9 +15,9 @@ namespace tandem {
 
 /// A trained network for predictions, on the CPU.
 ///
-/// The object owns the network. Its functions are thread-safe. If the network is the
-/// program's own module, this requires that several threads can call the module's
-/// forward() in evaluation mode, as is the case for LibTorch's modules.
+/// The object owns the network. Its functions are thread-safe. A custom module must
+/// allow several threads to call its forward() in evaluation mode, as LibTorch's
+/// modules do.
 class Predictor {
  public:
   /// Returns the outputs of the network for a batch, one row per sample: logits, or
@@ -32,14 +32,13 @@ class Predictor {
   /// Throws ConfigError if `inputs` has another shape.
   at::Tensor operator()(const at::Tensor& inputs) const;
 
-  /// Converts samples to inputs of the network, as in the training: normalizes numbers
-  /// by the run's mean and std, and adds the pixels at the borders that the network
-  /// needs.
+  /// Converts samples to inputs of the network, as in the training. Normalizes numbers
+  /// by the run's mean and std, and pads images if the network needs padding.
   ///
-  /// `samples` is on the CPU, has the type of the training's samples, such as uint8 for
-  /// images, and the sizes of sample_shape() after the number of samples. Returns
-  /// float32, or int64 for indices. Throws ConfigError for other samples. Throws
-  /// DataError if a number is not finite.
+  /// `samples` is on the CPU and has the type of the training's samples, such as uint8
+  /// for images. Its first size is the number of samples; the other sizes are those of
+  /// sample_shape(). Returns float32, or int64 for indices. Throws ConfigError for
+  /// other samples. Throws DataError if a number is not finite.
   at::Tensor preprocess(const at::Tensor& samples) const;
 
   /// Returns the sizes of a sample before preprocess(), such as {channels, height,
@@ -48,8 +47,8 @@ class Predictor {
     return format_.inputs.shape;
   }
 
-  /// Returns the names of the classes, in the order of the outputs; their numbers if
-  /// the data of the training had no names.
+  /// Returns the names of the classes, in the order of the outputs. If the training
+  /// data had no names, the names are the numbers of the classes.
   const std::vector<std::string>& class_names() const {
     return format_.class_names;
   }

@@ -40,19 +40,19 @@ class RunCheckpoints {
   std::string directory();
 
   /// Creates and locks the directory, unless directory() has locked it. Throws
-  /// DataError if the directory cannot be created; otherwise throws as directory()
-  /// does.
+  /// DataError if the directory cannot be created; otherwise throws the errors of
+  /// directory().
   void make_directory();
 
   /// Returns the path of the run's newest checkpoint, the same on all ranks; "" if
-  /// there is none. Waits for a save in progress and ignores its failure.
+  /// there is no checkpoint. Waits for a save in progress and ignores its failure.
   std::string newest();
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
   /// complete checkpoint) and sets `position` and `best`. Returns false if the run does
-  /// not resume. Throws as load_checkpoint() does. Throws ConfigError if the checkpoint
-  /// was trained on other data, or with other values of settings that a run keeps
-  /// (check_kept_settings()).
+  /// not resume. Throws the errors of load_checkpoint(). Throws ConfigError if the
+  /// checkpoint was trained on other data, or with other values of settings that a run
+  /// keeps (check_kept_settings()).
   bool resume(Position& position, BestTest& best);
 
   /// Loads the state that only this rank has (Strategy::rank_state()) into the tensors
@@ -104,7 +104,7 @@ class RunCheckpoints {
   // directory stays locked until the last save has ended.
   std::unique_ptr<RunLock> lock_;
   CheckpointWriter writer_;
-  // Error of the last save; null if it succeeded.
+  // Error of the last save; null if the save succeeded.
   std::exception_ptr failed_;
   bool told_ = false;
   std::vector<std::string> complete_;

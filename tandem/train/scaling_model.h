@@ -39,8 +39,8 @@ struct ScalingInputs {
   double bandwidth = 0;
   // Latency of one message between nodes, in milliseconds.
   double latency_ms = 0;
-  // CPU time of a rank per step for sending and adding all buckets, measured between
-  // two nodes.
+  // CPU time of a rank per step for sending and adding all buckets, in milliseconds,
+  // measured between two nodes.
   double comm_cpu_ms = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Functions that combine the figures of all ranks to figures of the whole run.
+// Functions that combine the figures of all ranks into figures of the whole run.
 
 /// Numbers of elements in a model's parameters.
 struct ParameterCount {
@@ -34,8 +34,8 @@ CommStats traffic(const Assembly& parts, const Communicator& comm);
 /// comm_hook, each value has 2 bytes.
 double gradient_bytes(const RunConfig& config, const Assembly& parts);
 
-/// Returns the bytes of the tensors that a rank has communicated, as the mean over the
-/// ranks. Collective.
+/// Returns the number of bytes of the tensors that a rank has communicated, as the mean
+/// over the ranks. Collective.
 double mean_bytes(const Assembly& parts, Communicator& comm);
 
 /// Sets the fields of `summary` that need all ranks: bytes sent per rank, number of

@@ -18,7 +18,7 @@ namespace tandem {
 /// the placement, must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
-  /// Makes parts of which only the model is custom.
+  /// Constructs parts in which only the model is custom.
   CustomParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
 
   // Replaces the config's model (see assemble()).
@@ -27,8 +27,8 @@ struct CustomParts {
   LossFunction loss;
   // Observer of the run, which must outlive train(); null for a run without observer.
   Observer* observer = nullptr;
-  // Receiver of this rank's reports, which must outlive train(); null for none. Rank 0
-  // has the reports of the whole run.
+  // Receiver of this rank's reports, which must outlive train(); null for none. A
+  // receiver on rank 0 gets the reports of the whole run.
   ReportListener* listener = nullptr;
   // Device of this rank (comm/cuda/cuda_library.h). With several ranks the communicator
   // must accept the device.

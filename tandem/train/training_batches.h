@@ -38,7 +38,8 @@ class TrainingBatches {
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
 
-  /// Returns whether this rank reads samples, which a parameter server does not.
+  /// Returns whether this rank reads samples. The rank of a parameter server reads
+  /// none.
   bool reads() const {
     return shard_.shard >= 0;
   }
@@ -78,8 +79,8 @@ class TrainingBatches {
   /// Returns the value of Position::samples_in_epoch after one more step.
   int64_t after_step(int64_t samples_in_epoch) const;
 
-  /// Checks that the ranks together have read each sample of the epoch once. Throws as
-  /// PartitionAudit::finish() does. Collective.
+  /// Checks that the ranks together have read each sample of the epoch once. Throws the
+  /// errors of PartitionAudit::finish(). Collective.
   void finish_epoch() {
     audit_.finish();
   }

@@ -48,7 +48,8 @@ inline void run_joining_ranks(
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       // A communicator exists until all ranks have ended. If a rank fails, its
-      // communicator is destroyed at once, so that the other ranks detect the failure.
+      // communicator is destroyed immediately, so that the other ranks detect the
+      // failure.
       auto& mine = communicators[static_cast<size_t>(rank)];
       try {
         mine = make(store.client(), rank);

@@ -31,9 +31,9 @@ inline void mutate(std::string& text) {
       LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
 }
 
-/// Returns a frame with a random change that keeps its lengths valid. Changes of single
-/// bytes rarely keep the lengths valid. The change is another operation, an added text,
-/// a removed text or a changed text.
+/// Returns a frame after a random change: another operation, an added text, a removed
+/// text or a changed text. The lengths in the frame stay valid; they rarely stay valid
+/// if single bytes are changed.
 inline std::string mutated_frame(const std::string& frame, std::minstd_rand& random) {
   store_protocol::Request request;
   std::string changed = frame;

@@ -20,7 +20,7 @@ using MetricSamples = std::map<std::string, double>;
 /// Strict parser of this format. It accepts only counters and gauges.
 class ExpositionParser {
  public:
-  /// Throws std::runtime_error for the first line that breaks a rule.
+  /// Throws std::runtime_error for the first line that breaks a rule of the format.
   MetricSamples parse(const std::string& text) {
     check(!text.empty() && text.back() == '\n', "no newline at the end", text);
     std::istringstream lines(text);

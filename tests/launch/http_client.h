@@ -26,7 +26,7 @@ inline Socket connect_to_address(const std::string& address) {
       "tcp:" + address, std::chrono::steady_clock::now() + std::chrono::seconds(5));
 }
 
-/// Sends a text to HOST:PORT and returns the answer, "" without a connection.
+/// Sends a text to HOST:PORT and returns the answer; "" if the connection fails.
 inline std::string answer_of(const std::string& address, const std::string& text) {
   auto socket = connect_to_address(address);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-/// Returns a Python with the packages onnx and onnxruntime: that of `scripts/setup
-/// --torchrun`, or of $TANDEM_TEST_ONNX_PYTHON. Debian has no onnxruntime.
+/// Returns the path of a Python interpreter with the packages onnx and onnxruntime. It
+/// is $TANDEM_TEST_ONNX_PYTHON if this variable is set, otherwise the Python that
+/// `scripts/setup --torchrun` installs. Debian has no onnxruntime.
 inline std::string onnx_python() {
   return get_env("TANDEM_TEST_ONNX_PYTHON").value_or(newest_python());
 }
@@ -19,7 +20,8 @@ inline CommandResult run_onnx_python(const std::vector<std::string>& arguments) 
   return run_python(arguments, onnx_python());
 }
 
-/// Looks for the packages without an import. A broken installation should fail a test.
+/// Returns whether this Python has the packages. Does not import them. With a broken
+/// installation it returns true, so that tests fail.
 inline bool python_has_onnx_runtime() {
   return file_exists(onnx_python()) &&
          run_onnx_python({"-c",
@@ -31,7 +33,7 @@ inline bool python_has_onnx_runtime() {
 
 }  // namespace tandem
 
-/// Skips the test without ONNX Runtime.
+/// Skips the test if the packages are not installed.
 #define TANDEM_NEEDS_ONNX_RUNTIME()                                             \
   do {                                                                          \
     if (!::tandem::python_has_onnx_runtime()) {                                 \

@@ -15,8 +15,9 @@ inline std::string python() {
   return get_env("TANDEM_TEST_PYTHON").value_or("/usr/bin/python3");
 }
 
-/// Returns torchrun of the newest PyTorch (scripts/setup --torchrun), or the program in
-/// $TANDEM_TEST_TORCHRUN. The file may not exist.
+/// Returns the path of torchrun. It is $TANDEM_TEST_TORCHRUN if this variable is set,
+/// otherwise the program of the newest PyTorch that `scripts/setup --torchrun`
+/// installs. The file may not exist.
 inline std::string torchrun() {
   const auto home = get_env("HOME").value_or("/nonexistent");
   const auto cache = get_env("XDG_CACHE_HOME").value_or(home + "/.cache");
@@ -24,7 +25,7 @@ inline std::string torchrun() {
       .value_or(cache + "/tandem/torchrun/bin/torchrun");
 }
 
-/// Returns the Python of torchrun().
+/// Returns the path of the Python interpreter of torchrun().
 inline std::string newest_python() {
   const auto path = torchrun();
   return path.substr(0, path.rfind('/') + 1) + "python";

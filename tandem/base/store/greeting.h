@@ -32,12 +32,13 @@ Greeting greeting_of(
     Greeting::Role role, int number, int world_size, const std::string& backend = "",
     const std::string& run = "");
 
-/// Converts a greeting to the texts of a request (protocol.h) and back. from_texts()
+/// Converts a greeting to the texts of a request (protocol.h), and back. from_texts()
 /// returns nullopt if the texts are not a greeting.
 std::vector<std::string> to_texts(const Greeting& greeting);
 std::optional<Greeting> from_texts(const std::vector<std::string>& texts);
 
-/// The processes that have greeted a run's store. Checks that their settings match.
+/// The processes that have sent a greeting to a run's store. Checks that their settings
+/// match.
 class RollCall {
  public:
   /// Adds a process. Returns "" if its settings match those of the other processes and
@@ -45,9 +46,9 @@ class RollCall {
   /// with the difference, both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
-  /// Removes a process, so that another process can use the rank or host number. Does
-  /// nothing if all ranks have already arrived: a launcher that replaces a lost one must
-  /// not join the ranks of its predecessor.
+  /// Removes a process, so that another process can use its rank or host number. Does
+  /// nothing if all ranks have already arrived, because a launcher that replaces a lost
+  /// launcher must not join the ranks of the lost launcher.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
@@ -62,9 +63,9 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // Greetings with which add() compares later greetings: the first, the first launcher
-  // and rank, the first with a backend, and the first with a run's name. Launchers of a
-  // run whose hosts may change know only the largest number of ranks.
+  // Greetings with which add() compares later greetings. World sizes are compared only
+  // within a role: if the hosts of a run may change, a launcher's greeting has the
+  // maximum number of ranks.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_launcher_;
   std::optional<Greeting> first_rank_;

@@ -7,13 +7,13 @@
 
 namespace tandem::store_protocol {
 
-/// Handshake by which both sides of a connection prove that they know the run's token,
-/// without sending it (protocol.h has the frames).
-///
-/// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
-/// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
-/// The client sends its proof first, so a client without the token gets no proof from
-/// the server.
+// Handshake by which both sides of a connection prove that they know the run's token,
+// without sending it (protocol.h has the frames).
+//
+// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
+// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
+// The client sends its proof first, so a client without the token gets no proof from
+// the server.
 
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
@@ -25,7 +25,8 @@ enum class Side { client, server };
 /// Returns a new nonce: kNonceBytes random bytes from the kernel.
 std::string new_nonce();
 
-/// Returns the client's first frame: the protocol's name and version, and the nonce.
+/// Returns the client's first frame: the protocol's name and version, and the client's
+/// nonce.
 std::string hello(const std::string& client_nonce);
 
 /// Returns the nonce in a frame of hello(), nullopt for any other frame.
@@ -39,8 +40,8 @@ std::string proof(
     Side side, const std::string& token, const std::string& client_nonce,
     const std::string& server_nonce);
 
-/// Compares two texts in constant time, independent of the position of the first
-/// difference.
+/// Returns whether two texts are equal. The time of the comparison does not depend on
+/// the position of the first difference.
 bool is_same(const std::string& a, const std::string& b);
 
 /// Result of a handshake, for the client.

@@ -10,27 +10,27 @@
 
 namespace tandem::store_protocol {
 
-/// Wire protocol of the rendezvous store, version 3.
-///
-/// A frame is a 32-bit length, then that many bytes. Numbers are little-endian. A text
-/// is a 32-bit length and its bytes. A connection starts with a handshake (handshake.h)
-/// of these frames:
-///
-///   client: "tandem-store 3 ", its nonce (32 bytes)
-///   server: Status::ok, its nonce; or Status::other_version
-///   client: its proof (32 bytes)
-///   server: Status::ok, its proof; or Status::denied
-///
-/// The server closes the connection after any other frame. After the handshake the
-/// client sends requests, one at a time, and the server answers each with one frame. A
-/// process that takes part in a run sends Operation::greet first. If the greeting does
-/// not match those of other processes, the reply is Status::refused with a message. If
-/// ranks are missing at that time, the run ends. The server then sends the same reply
-/// to all later greetings, and to all get and wait requests for keys that are not set.
-///
-///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
-///             then each)
-///   reply   = status (1 byte), value (the rest)
+// Wire protocol of the rendezvous store, version 3.
+//
+// A frame is a 32-bit length, then that many bytes. Numbers are little-endian. A text
+// is a 32-bit length and its bytes. A connection starts with a handshake (handshake.h)
+// of these frames:
+//
+//   client: "tandem-store 3 ", its nonce (32 bytes)
+//   server: Status::ok, its nonce; or Status::other_version
+//   client: its proof (32 bytes)
+//   server: Status::ok, its proof; or Status::denied
+//
+// The server closes the connection after any other frame. After the handshake the
+// client sends requests, one at a time, and the server answers each with one frame. A
+// process that takes part in a run sends Operation::greet first. If the greeting does
+// not match those of other processes, the reply is Status::refused with a message. If
+// ranks are missing at that time, the run ends. The server then sends the same reply
+// to all later greetings, and to all get and wait requests for keys that are not set.
+//
+//   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
+//             then each)
+//   reply   = status (1 byte), value (the rest)
 
 constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
@@ -91,11 +91,12 @@ std::string encode(const Request& request);
 /// before allocating memory.
 bool decode(const std::string& bytes, Request& request);
 
-/// Converts the length at the start of a frame to bytes and back.
+/// Converts the length of a frame to the bytes at its start, and back.
 std::string encode_length(uint32_t length);
 uint32_t decode_length(const char* bytes);
 
-/// Sends one frame. Returns false if it is not sent before `deadline`.
+/// Sends one frame. Returns false if the frame is not sent completely before
+/// `deadline`.
 bool send_frame(Socket& socket, const std::string& bytes, Socket::Deadline deadline);
 
 /// Receives one frame. Returns false if no frame arrives before `deadline`, or if its

@@ -25,9 +25,10 @@ class Socket {
   /// Returns the descriptor, which the caller then owns.
   int release();
 
+  using Deadline = std::chrono::steady_clock::time_point;
+
   /// Sends or receives exactly `size` bytes before `deadline`. Returns false at the end
   /// of the stream, on an error, or when the deadline passes. Does not raise SIGPIPE.
-  using Deadline = std::chrono::steady_clock::time_point;
   bool send_all(const void* data, size_t size, Deadline deadline);
   bool receive_all(void* data, size_t size, Deadline deadline);
 

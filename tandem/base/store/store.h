@@ -15,14 +15,14 @@
 
 namespace tandem {
 
-/// The rendezvous store is a small key-value table. Ranks use it to find each other
-/// before they have a communicator, and to report why they failed. The launcher runs
-/// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
-/// server.
-///
-/// Addresses are "unix:PATH" (one host; the path's folder should be private) or
-/// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
-/// must know the same token (token.h). protocol.h describes the wire protocol.
+// The rendezvous store is a small key-value table. Ranks use it to find each other
+// before they have a communicator, and to report why they failed. The launcher runs
+// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
+// server.
+//
+// Addresses are "unix:PATH" (one host; the path's folder should be private) or
+// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
+// must know the same token (token.h). protocol.h describes the wire protocol.
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -58,14 +58,15 @@ class StoreServer {
     return address_;
   }
 
-  /// After this call, a launcher whose greeting does not match is refused, but does not
-  /// end the run.
+  /// Makes the server refuse only the launcher if a launcher's greeting does not match.
+  /// Before this call, such a greeting also ends the run.
   void refuse_only_launchers();
 
-  /// Starts to log the missing ranks while other ranks wait for them (wait_notice.h).
+  /// Makes the server log the missing ranks while other ranks wait for them
+  /// (wait_notice.h).
   void name_missing_ranks();
 
-  /// Returns true if the greetings of the processes did not match. In that case, first
+  /// Returns whether the run was refused because greetings did not match. If so, first
   /// waits until the other processes have received the reason and disconnected, at most
   /// 15 s.
   bool linger_if_refused() const;
@@ -99,6 +100,10 @@ class StoreServer {
 
 /// A client of the rendezvous store. Thread-safe: all calls share one connection, one
 /// call at a time.
+///
+/// All calls throw CommError if the server has ended. A request, with its keys and
+/// values, must be smaller than 64 MiB. All keys and values of the store together must
+/// also be smaller than 64 MiB.
 class StoreClient {
  public:
   /// Connects, and retries until `timeout`, since the server may start later.
@@ -124,23 +129,20 @@ class StoreClient {
   void hang_up();
 
   /// Sets a key.
-  ///
-  /// All calls throw CommError if the server has ended. If `timeout` passes before the
-  /// keys are set, get() and wait() throw CommError with the keys or the missing ranks.
-  /// A request, with its keys and values, must be smaller than 64 MiB. All keys and
-  /// values of the store together must also be smaller than 64 MiB.
   void set(const std::string& key, const std::string& value);
-  /// Waits until a key is set, and returns its value.
+  /// Waits until a key is set, and returns its value. Throws CommError, with the key or
+  /// the missing ranks, if `timeout` passes before.
   std::string get(const std::string& key, Milliseconds timeout);
-  /// Waits until all keys are set.
+  /// Waits until all keys are set. Throws CommError, with the keys or the missing
+  /// ranks, if `timeout` passes before.
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
 
   /// Adds to a key's value, a number stored as decimal text, and returns the sum. A
   /// missing key counts as 0.
   int64_t add(const std::string& key, int64_t amount);
 
-  /// Sets a key to `desired` if its value is `expected` (a missing key counts as "").
-  /// Returns the key's value afterwards.
+  /// Sets a key to `desired` if its value is `expected`. A missing key has the value
+  /// "". Returns the key's value after the call.
   std::string compare_set(
       const std::string& key, const std::string& expected, const std::string& desired);
   /// Returns whether all keys are set.

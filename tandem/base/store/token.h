@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-/// The token is the text of a file that only this user can read. A process needs it to
-/// join a run over TCP. The token is never sent (handshake.h), and appears on no
-/// command line and in no environment variable.
+// The token is the text of a file that only this user can read. A process needs it to
+// join a run over TCP. The token is never sent (handshake.h), and appears on no
+// command line and in no environment variable.
 
 /// Settings that determine the token of a run.
 struct TokenOptions {
@@ -28,8 +28,8 @@ std::string read_token(const std::string& path);
 ///
 /// It is the file that `options` or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
 /// are on this host, it is a file in a private directory of this user below $TMPDIR or
-/// /tmp. The directory is removed with the last TokenFile of the user's processes, so
-/// keep the object as long as ranks may join.
+/// /tmp. The directory is removed when the user's last TokenFile, in any process, is
+/// destroyed. So keep the object as long as ranks may join.
 class TokenFile {
  public:
   /// Throws ConfigError, with instructions, if a run on several hosts has neither a
@@ -40,7 +40,7 @@ class TokenFile {
   TokenFile(TokenFile&&) = default;
   TokenFile& operator=(TokenFile&&) = delete;
 
-  /// Absolute path of the token file; "" if the run has no token
+  /// Returns the absolute path of the token file; "" if the run has no token
   /// (TokenOptions::insecure).
   const std::string& path() const {
     return path_;

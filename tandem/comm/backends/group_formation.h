@@ -9,11 +9,12 @@
 
 namespace tandem {
 
-/// Coordinates, through the store, the attempts of ranks to form a group.
+/// Coordinates the attempts of ranks to form a group. The ranks communicate through the
+/// store.
 ///
-/// All ranks agree on which attempt formed the group, and on whether a process that is
-/// not a rank made attempts fail. Each rank has one object and uses it on one thread.
-/// Functions that wait throw CommError if another rank does not arrive in time.
+/// All ranks agree on the attempt that formed the group, and on whether a process that
+/// is not a rank made attempts fail. Each rank has one object and uses it on one
+/// thread. Functions that wait throw CommError if another rank does not arrive in time.
 class GroupFormation {
  public:
   /// Waits until all ranks have arrived. `address` is this rank's address. `time` is
@@ -36,7 +37,7 @@ class GroupFormation {
   /// answer.
   void record_connections();
 
-  /// Reports this rank's error in an attempt ("": success) and waits for the other
+  /// Reports this rank's error in an attempt ("" for success) and waits for the other
   /// ranks. Returns the first error of any rank, or "" if the attempt succeeded on all
   /// ranks.
   std::string outcome(const std::string& attempt, const std::string& error);

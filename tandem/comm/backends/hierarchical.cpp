@@ -235,7 +235,8 @@ class WorldWork : public Work {
     while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
       std::this_thread::sleep_for(kNap);
     }
-    // The operation has ended or timed out, so wait() below returns or throws at once.
+    // The operation has ended or timed out, so wait() below returns or throws
+    // immediately.
     constexpr std::chrono::milliseconds kNoTime{1};
     work_->wait(timeout.count() == 0 ? timeout : kNoTime);
   }

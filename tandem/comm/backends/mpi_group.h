@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// As make_mpi_communicator(), but of the ranks of `comm`, which is duplicated.
-/// Collective. If the program has initialized MPI, destroy the communicator before
-/// MPI_Finalize, or do not use it afterwards.
+/// Returns a communicator of the ranks of `comm`, which it duplicates. Otherwise like
+/// make_mpi_communicator() in mpi.h. Collective. If the program has initialized MPI,
+/// destroy the communicator before MPI_Finalize, or do not use it afterwards.
 std::unique_ptr<Communicator> make_mpi_communicator(
     MPI_Comm comm, const MpiOptions& options);
 

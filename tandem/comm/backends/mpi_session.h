@@ -11,8 +11,8 @@ void check_mpi(int code);
 /// thread-safe.
 class MpiSession {
  public:
-  /// Returns the session. The first call initializes MPI, unless the program has done
-  /// so.
+  /// Returns the session. The first call initializes MPI, unless the program has
+  /// already initialized it.
   ///
   /// Throws ConfigError if MPI was finalized, or if the program initialized MPI without
   /// MPI_THREAD_MULTIPLE. Throws std::runtime_error if MPI cannot be initialized or
@@ -26,8 +26,8 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// Makes the end of the process skip MPI_Finalize, which would wait for ranks that
-  /// may have failed.
+  /// Makes the process skip MPI_Finalize at its end, because MPI_Finalize would wait
+  /// for ranks that may have failed.
   void abandon() {
     abandoned_ = true;
   }

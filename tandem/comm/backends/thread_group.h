@@ -78,14 +78,14 @@ class ThreadGroup {
   /// from it, then end with an error.
   void fail(int rank);
 
-  /// Returns the first rank that failed, -1 if none did.
+  /// Returns the first rank that failed; -1 if no rank failed.
   int failed_rank();
 
   /// Returns the new group for one color of a split. `sequence` identifies the split,
   /// so that all ranks of the new group get the same object.
   std::shared_ptr<ThreadGroup> child(int64_t sequence, int color, int size);
 
-  /// Returns the mailboxes of the Rpc with this number, the same object for all ranks.
+  /// Returns the mailboxes of the Rpc with this number. All ranks get the same object.
   std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number);
 
  private:

@@ -53,7 +53,7 @@ struct CudaLibrary {
   /// Returns the versions of the driver and of CUDA's libraries.
   CudaVersions (*find_versions)();
 
-  /// Makes a GPU the calling thread's current device.
+  /// Makes a GPU the calling thread's current device, and returns this device.
   at::Device (*use_device)(int index);
 
   /// Returns the free memory of a GPU, in bytes.
@@ -73,7 +73,7 @@ struct CudaLibrary {
 };
 
 /// Returns the functions of libtandem_cuda.so. The first call loads the library from
-/// cuda_library_path() (base/files.h). Make that call before any code asks LibTorch
+/// cuda_library_path() (base/files.h). Make the first call before any code queries
 /// whether CUDA is available, because LibTorch caches the answer. Thread-safe.
 ///
 /// Throws ConfigError if this build has no such library or the library cannot be

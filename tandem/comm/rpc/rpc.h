@@ -46,7 +46,7 @@ class Rpc {
   /// not answer in time.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
-  /// Waits for a request and returns the oldest request.
+  /// Waits until there is a request, and returns the oldest request.
   ///
   /// Throws CommError if no request arrives in time. If a rank has ended,
   /// CommError::peer() is that rank.

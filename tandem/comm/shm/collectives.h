@@ -20,7 +20,7 @@ struct ShmGroup {
   // family.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
-  // Numbers in the family of the group's ranks, in rank order.
+  // For each rank of the group, in rank order, its number in the family.
   std::vector<int> family_ranks;
   std::chrono::milliseconds timeout{};
 

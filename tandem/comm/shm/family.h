@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-/// Interface of objects with pending operations: a group's messages and its
-/// collectives.
+/// Interface of an object that has pending operations: the messages or the collectives
+/// of a group.
 class ShmProgress {
  public:
   virtual ~ShmProgress() = default;
@@ -51,7 +51,7 @@ class ShmFamily {
 
   /// Advances operations until `ended` returns true. Polls first, then yields, then
   /// sleeps (ShmWait). Calls `awake` after every sleep. A sleep ends when another rank
-  /// rings, or after 20 ms.
+  /// calls ring(), or after 20 ms.
   void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
 
  private:

@@ -30,7 +30,8 @@ class ShmOperation : public Work {
  protected:
   /// Description of the call, which must be equal on all ranks.
   struct Call {
-    // Letter for the name of the operation; see name_of() in collectives.cpp.
+    // Letter that represents the name of the operation; see name_of() in
+    // collectives.cpp.
     char name = ' ';
     // Value of a ReduceOp, or -1 without a reduction.
     int reduction = -1;
@@ -45,8 +46,8 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// Returns the maximum number of bytes that a rank writes if the operation has only
-  /// one round.
+  /// Returns the maximum number of bytes that a rank writes in an operation of only one
+  /// round.
   virtual int64_t bytes_at_once() const = 0;
 
   /// Returns the tensor that is processed in place if the tensors of all ranks are in
@@ -91,14 +92,14 @@ class ShmOperation : public Work {
   std::function<void()> then_;
 };
 
-/// Collectives over shared memory, with the arguments of communicator.h.
-///
-/// Sums are in rank order. If the tensors of all ranks are in shared memory, no data
-/// are copied to chunks (ShmRankBlock). In all_reduce, each rank sums its slice of all
-/// tensors and writes the sum to all tensors. In all_gather, each rank writes its part
-/// to all outputs. Otherwise, each rank copies its data to shared memory chunk by
-/// chunk. In all_reduce, each rank then sums a slice of every chunk, or the whole chunk
-/// if there are two ranks or the tensor is small.
+// Collectives over shared memory, with the arguments of communicator.h.
+//
+// Sums are in rank order. If the tensors of all ranks are in shared memory, no data
+// are copied to chunks (ShmRankBlock). In all_reduce, each rank sums its slice of all
+// tensors and writes the sum to all tensors. In all_gather, each rank writes its part
+// to all outputs. Otherwise, each rank copies its data to shared memory chunk by
+// chunk. In all_reduce, each rank then sums a slice of every chunk, or the whole chunk
+// if there are two ranks or the tensor is small.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

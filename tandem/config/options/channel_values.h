@@ -26,12 +26,13 @@ class ChannelValues {
   Kind kind() const {
     return kind_;
   }
-  /// Returns the numbers; empty unless they are given.
+  /// Returns the numbers; empty if kind() is not `given`.
   const std::vector<double>& values() const {
     return values_;
   }
 
-  /// Returns a word, or the numbers with commas between them.
+  /// Returns the name of the kind, or the numbers with commas between them if the kind
+  /// is `given`.
   std::string text() const;
 
   /// Parses a result of text(). Returns nullopt for any other text.

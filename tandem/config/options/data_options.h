@@ -50,7 +50,7 @@ struct DataOptions {
   double test_fraction = 0.1;
   // Fraction of the training part that is held out as validation part; 0: none.
   double validation = 0;
-  // Normalization: pixels in 0..1, and numbers, become (value - mean) / std.
+  // Normalization: a pixel in 0 to 1, or a number, becomes (value - mean) / std.
   ChannelValues mean;
   ChannelValues std;
   // Augmentation of training images (parse_augmentation()).

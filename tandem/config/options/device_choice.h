@@ -11,8 +11,8 @@ namespace tandem {
 /// Device on which a rank computes.
 struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
-  // Value of `index` that selects the GPU whose number is the local rank, modulo the
-  // number of GPUs of the host.
+  // Value of `index` that selects a GPU by the local rank: its number is the local rank
+  // modulo the number of GPUs of the host.
   static constexpr int kByLocalRank = -1;
 
   Kind kind = Kind::automatic;
@@ -23,7 +23,7 @@ struct DeviceChoice {
   /// Parses "auto", "cpu", "cuda" or "cuda:INDEX". Returns nullopt for any other text.
   static std::optional<DeviceChoice> parse(const std::string& text);
 
-  /// Returns the names that help lists. cuda:0 represents all indices.
+  /// Returns the choices that help lists. cuda:0 represents all indices.
   static std::vector<Choice<Kind>> words();
   /// Regular expression that matches all names, for the JSON schema.
   static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";
@@ -62,7 +62,8 @@ inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) 
 inline std::vector<Choice<DeviceChoice::Kind>> DeviceChoice::words() {
   auto all = choices<Kind>();
   all.push_back(
-      {Kind::cuda, "cuda:0", "the GPU of this number; other numbers likewise"});
+      {Kind::cuda, "cuda:0",
+       "the GPU with this number; other numbers are also possible"});
   return all;
 }
 

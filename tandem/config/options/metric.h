@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Metric that runs report next to their loss.
+/// A metric that runs report in addition to their loss.
 struct Metric {
   // Last part of test_key() and train_key().
   const char* key;

@@ -36,7 +36,7 @@ template <>
 struct Choices<LossKind> {
   static constexpr LossRow rows[] = {
       {LossKind::automatic, "auto",
-       "the model's own; mse for targets that are numbers"},
+       "the model's default; mse for targets that are numbers"},
       {LossKind::cross_entropy, "cross_entropy", "any model"},
       {LossKind::nll, "nll", "models that end in a log-softmax"},
       {LossKind::mse, "mse", "squared error, for targets that are numbers", true,

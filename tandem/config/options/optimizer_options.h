@@ -41,8 +41,8 @@ struct OptimizerOptions {
   bool amsgrad = false;
   // Decay rate that applies only to adadelta.
   double rho = 0.9;
-  // Factors per pattern of names (config/name_patterns.h), such as "fc.*=0.1". The
-  // first pattern that matches a parameter counts.
+  // Factors for patterns of names (config/name_patterns.h), such as "fc.*=0.1". A
+  // parameter gets the factor of the first pattern that matches its name.
   std::string lr_factor = {};
   std::string weight_decay_factor = {};
   // Decay of the exponential moving average of the parameters (optim/ema.h); 0: no

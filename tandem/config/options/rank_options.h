@@ -41,9 +41,11 @@ struct RankOptions {
   double grace_seconds = 30;
   // Number of times that failed ranks are started again.
   int64_t max_restarts = 0;
-  // Wait of a rank, in seconds, that the launcher reports; 0: none.
+  // Time, in seconds, for which a rank waits before the launcher reports the wait; 0:
+  // no reports.
   double stall_warning = 30;
-  // Address and port at which the launcher of host 0 serves metrics; port 0: none.
+  // Address and port at which the launcher of host 0 serves metrics; port 0: no
+  // metrics.
   std::string metrics_address = "127.0.0.1";
   int64_t metrics_port = 0;
 
@@ -96,8 +98,8 @@ struct RankOptions {
     table
         .add(
             "max_restarts", &O::max_restarts,
-            "restarts of all ranks from the newest checkpoint after a rank fails; needs "
-            "--out")
+            "restarts of all ranks from the newest checkpoint after a rank fails; "
+            "needs --out")
         .between(0, 1e6)
         .of_one_start();
     table

@@ -24,8 +24,8 @@ struct Choice {
 template <typename E>
 struct Choices;
 
-/// Returns the row of a value in Choices<E>::rows: the first row, which is not an
-/// alias.
+/// Returns the row of a value in Choices<E>::rows. If the value has aliases, returns
+/// its first row, which has its name.
 template <typename E>
 constexpr const auto& row_of(E value) {
   for (const auto& row : Choices<E>::rows) {
@@ -47,7 +47,8 @@ constexpr const auto& row_of_kind(const Rows& rows, E kind) {
   throw std::logic_error("a kind without a row");
 }
 
-/// Returns whether a row is an alias: an earlier row has the same value.
+/// Returns whether a row is an alias, which means that an earlier row has the same
+/// value.
 template <typename Row>
 constexpr bool is_alias(const Row& row) {
   return &row != &row_of(row.value);
@@ -94,7 +95,8 @@ std::vector<std::string> choice_names() {
 
 /// Returns the error for a name that is not in `names`. The message suggests the most
 /// similar name. `where` is the flag or line, such as "--sync" or "recipe.toml:3:
-/// sync". `alternative` is advice in addition to the names, or "".
+/// sync". If `alternative` is not empty, the message offers it in addition to the
+/// names.
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
     const std::vector<std::string>& names, const std::string& alternative = "") {

@@ -44,7 +44,7 @@ enum StrategyTrait : unsigned {
   // All ranks make every step together, even ranks without samples. A batch can
   // therefore be divided among the ranks.
   kDividesBatch = 128,
-  // Between averages, each rank trains parameters of its own.
+  // Between averages, each rank trains separate parameters.
   kTrainsAlone = 256,
 };
 
@@ -155,7 +155,7 @@ struct Choices<OptimizerState> {
        "ZeRO-1: each rank keeps and updates a share, with the same results"}};
 };
 
-/// Order in which the stages of a pipeline work on micro-batches.
+/// Order of the tasks of a pipeline's stages in a step.
 enum class PipelineSchedule { gpipe, one_forward_one_backward };
 template <>
 struct Choices<PipelineSchedule> {
@@ -175,7 +175,7 @@ struct Choices<Balance> {
       {Balance::memory, "memory", "parameters, and with them the optimizer's state"}};
 };
 
-/// Updates of a parameter server: one update with the gradients of all workers, or one
+/// Updates by a parameter server: one update with the gradients of all workers, or one
 /// update for each worker's gradients.
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
@@ -211,12 +211,13 @@ struct StrategyOptions {
   // With `sharded`, each rank updates a share of the parameters and keeps the
   // optimizer's state of only that share. It then sends the updated parameters to the
   // other ranks. Each rank needs less time and memory than with `replicated`, and
-  // results have the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
-  // Optimizations Toward Training Trillion Parameter Models", SC 2020). Every rank
-  // still gets all reduced gradients, as with PyTorch's ZeroRedundancyOptimizer and
-  // DistributedDataParallel. The divisor of the arenas (core/arena.h) is the number of
-  // ranks. The parameters of replicas cannot diverge, because in every step one rank
-  // computes each parameter for all ranks.
+  // results have the same bits. Every rank still gets all reduced gradients, as with
+  // PyTorch's ZeroRedundancyOptimizer and DistributedDataParallel.
+  //
+  // The divisor of the arenas (core/arena.h) is the number of ranks. The parameters of
+  // replicas cannot diverge, because in every step one rank computes each parameter for
+  // all ranks. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
+  // Toward Training Trillion Parameter Models", SC 2020).
   OptimizerState optimizer_state = OptimizerState::automatic;
   // Maximum 2-norm of all gradients together. If the norm is greater, gradients are
   // scaled down. 0: no limit.
@@ -246,7 +247,7 @@ struct StrategyOptions {
     using O = StrategyOptions;
     table.section("parallel");
     table.add("strategy", &O::kind, "distributed training strategy").at_the_end();
-    table.add("sync", &O::sync, "when gradients are reduced");
+    table.add("sync", &O::sync, "grouping of gradients into all-reduces");
     table
         .add(
             "bucket_bytes", &O::bucket_bytes,
@@ -293,7 +294,8 @@ struct StrategyOptions {
         .of("pipeline");
     table
         .add(
-            "server_updates", &O::server_updates, "whether workers wait for each other")
+            "server_updates", &O::server_updates,
+            "update for all workers together, or for each worker")
         .of("parameter_server");
     table
         .add(

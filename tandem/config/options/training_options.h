@@ -62,8 +62,8 @@ struct TrainingOptions {
     table
         .add(
             "min_delta", &O::min_delta,
-            "a rank stops if the loss of an epoch improves by less; 0: train all "
-            "epochs")
+            "smallest improvement of an epoch's loss with which a rank continues to "
+            "train; 0: train all epochs")
         .between(0, kLarge);
     // epoch_mean must not change on resume, because min_delta compares losses with the
     // previous epoch's loss in the checkpoint.
@@ -76,8 +76,8 @@ struct TrainingOptions {
     table
         .add(
             "patience", &O::patience,
-            "the run ends after this many evaluations without a lower loss of the "
-            "validation part (of the test part without --validation); 0: train all "
+            "number of evaluations without a lower loss of the validation part (of the "
+            "test part without --validation) after which the run ends; 0: train all "
             "epochs")
         .between(0, 1e9);
   }

@@ -29,10 +29,10 @@ struct Point {
 
 /// Points through which a smooth curve passes; a repeated point is a corner.
 using Stroke = std::vector<Point>;
-/// Strokes of a digit, with the pen lifted between two strokes.
+/// Strokes of a digit. The pen is lifted between two strokes.
 using Glyph = std::vector<Stroke>;
 
-/// Glyphs of each digit, one for each style of writing it.
+/// Glyphs of each digit, one for each style of handwriting.
 using Alphabet = std::array<std::vector<Glyph>, 10>;
 
 /// Returns the glyphs of all digits.

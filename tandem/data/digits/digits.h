@@ -11,8 +11,8 @@ constexpr int64_t kDigitSide = 28;
 /// Images and labels as in MNIST: row-major, one byte per pixel, 255 for full ink and 0
 /// for paper.
 struct DigitImages {
-  std::vector<uint8_t> pixels;  // count * kDigitSide * kDigitSide
-  std::vector<uint8_t> labels;  // count, each 0..9
+  std::vector<uint8_t> pixels;  // count * kDigitSide * kDigitSide bytes
+  std::vector<uint8_t> labels;  // count bytes, each 0 to 9
 };
 
 /// Draws images that look like handwritten digits. Needs no files and no network.

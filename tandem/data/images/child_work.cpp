@@ -172,7 +172,7 @@ class Children {
   SharedMemory memory_;
   Shared* const shared_;
   Failure first_;
-  // Their destructor kills the processes.
+  // Child processes. The destructor of an element kills its process.
   std::list<Child> children_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Memory that this process shares with its later children: the mapped bytes of a file,
-/// or anonymous memory.
+/// Memory that this process shares with child processes that it forks later: the mapped
+/// bytes of a file, or anonymous memory.
 class SharedMemory {
  public:
   /// Allocates zeros. Throws std::bad_alloc if the memory cannot be mapped.
@@ -22,7 +22,8 @@ class SharedMemory {
   uint8_t* data() const {
     return data_.get();
   }
-  /// Returns the memory, read-only from now on. The mapping ends with the last copy.
+  /// Makes the memory read-only and returns it. The mapping ends when the last copy of
+  /// the result is destroyed.
   std::shared_ptr<const uint8_t> freeze();
 
  private:
@@ -34,8 +35,8 @@ class SharedMemory {
 struct ChildWork {
   // Number of files.
   int64_t count = 0;
-  // Processes file `i` in a child process. Results go to SharedMemory. Throws an error
-  // of tandem if the file is wrong.
+  // Processes file `i` in a child process, and writes results to SharedMemory. Throws
+  // an error of tandem if the file is invalid.
   std::function<void(int64_t i)> work;
   // Returns the path of file `i`, for errors.
   std::function<std::string(int64_t i)> path;
@@ -44,9 +45,9 @@ struct ChildWork {
 /// Calls `work` for each file, in one child process per usable CPU (usable_cpus()).
 ///
 /// If `work` throws, or a child crashes or is killed, throws DataError with one line
-/// after all children have ended. If there are several such files, the error is that of
-/// the first. Also throws DataError if a child processes one file for longer than
-/// `deadline.time()`, and StoppedError after a signal (stop_signal()).
+/// after all children have ended. If this happens for several files, the error is that
+/// of the first file. Also throws DataError if a child processes one file for longer
+/// than `deadline.time()`, and StoppedError after a signal (stop_signal()).
 void run_in_children(const ChildWork& work, const Deadline& deadline);
 
 }  // namespace tandem

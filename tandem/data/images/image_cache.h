@@ -14,11 +14,11 @@ struct CachedImages {
   ImageShape shape;
   // Images: samples x channels x height x width bytes.
   Bytes pixels;
-  // True if `pixels` is the memory of a file.
+  // True if `pixels` is the mapped memory of a file.
   bool is_mapped = true;
 };
 
-/// Returns the header of a cache file. The images follow it.
+/// Returns the header of a cache file. In the file, the images follow the header.
 ///
 /// The header has a version, a SHA-256 of its other fields, `shape`, `num_images` and
 /// `key`. Zeros pad it to a multiple of 4096 bytes. `key` is a text that describes the
@@ -33,8 +33,8 @@ std::optional<CachedImages> parse_image_cache(
     const Bytes& file, const std::string& key, int64_t num_images);
 
 /// Maps a cache file and returns its images, which share memory with all processes that
-/// map the file. Returns nullopt if there is no such file, and in the cases of
-/// parse_image_cache().
+/// map the file. Returns nullopt if there is no such file, and in the cases in which
+/// parse_image_cache() does.
 std::optional<CachedImages> open_image_cache(
     const std::string& path, const std::string& key, int64_t num_images);
 

@@ -20,9 +20,9 @@ struct ImageFolder {
   int64_t width = 0;
   // Images: samples x channels x height x width bytes.
   Bytes pixels;
-  // True if `pixels` is the memory of a file.
+  // True if `pixels` is the mapped memory of a file.
   bool is_mapped = false;
-  // Class of each image: an index in class_names.
+  // Class of each image, as an index in class_names.
   std::vector<int64_t> labels;
   // Path of each image, relative to the folder.
   std::vector<std::string> files;
@@ -30,31 +30,31 @@ struct ImageFolder {
 
 /// Reads a folder of images.
 ///
-/// `image_size`: size to which images are resized and cropped (plan_resize(),
-/// resize.h). {0, 0}: all images must have the same size.
-/// `channels`: 1 for gray, 3 for RGB. 0: gray if all images are gray, otherwise RGB.
-/// `deadline`: time for another process that decodes the same images, and the time for
-/// a single image.
+/// - `image_size`: size to which images are resized and cropped (plan_resize(),
+///   resize.h). {0, 0}: all images must have the same size.
+/// - `channels`: 1 for gray, 3 for RGB. 0: gray if all images are gray, otherwise RGB.
+/// - `deadline`: end of the wait for another process that decodes the same images. A
+///   single image may also take at most `deadline.time()`.
 ///
 /// list_images() (image_listing.h) defines the order of images and classes,
 /// open_image() (image_reader.h) the supported files, and decode_image() (decode.h) the
 /// conversion of pixels.
 ///
-/// All CPUs decode, in child processes (child_work.h). The pixels are stored in a file
-/// in cache_directory(), which later calls map. They decode again if the path, size or
-/// time of a file has changed. If the file cannot be written, prints a warning and
-/// keeps the pixels in memory.
+/// Child processes decode on all CPUs (child_work.h). The pixels are stored in a file
+/// in cache_directory(), which later calls map. Later calls decode again if the path,
+/// size or time of an image file has changed. If the file in the cache cannot be
+/// written, prints a warning and keeps the pixels in memory.
 ///
-/// Throws DataError for a wrong folder or file, or if there is too little memory.
-/// Throws ConfigError if `image_size` or `channels` is impossible. Not thread-safe
-/// against changes of the environment.
+/// Throws DataError for an invalid folder or file, or if there is too little memory.
+/// Throws ConfigError if `image_size` or `channels` is invalid. Do not change
+/// environment variables in another thread during the call.
 ImageFolder read_image_folder(
     const std::string& folder, const ImageSize& image_size, int channels,
     const Deadline& deadline);
 
-/// Reads images without classes: the images at a path of has_loose_images()
-/// (image_listing.h). Works as read_image_folder(), but keeps the pixels in memory
-/// instead of a file in the cache.
+/// Reads images without classes, at a path for which has_loose_images()
+/// (image_listing.h) returns true. Works like read_image_folder(), but keeps the pixels
+/// in memory instead of a file in the cache.
 ImageFolder read_loose_images(
     const std::string& path, const ImageSize& image_size, int channels,
     const Deadline& deadline);

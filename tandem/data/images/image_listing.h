@@ -16,7 +16,7 @@ struct ImageFile {
   int64_t changed = 0;
 };
 
-/// Names of an image folder's classes, and all images.
+/// Class names and image files of an image folder.
 struct ImageListing {
   std::vector<std::string> class_names;
   std::vector<ImageFile> files;
@@ -36,12 +36,13 @@ struct ImageListing {
 ImageListing list_images(const std::string& folder);
 
 /// Returns whether a path is a PNG or JPEG file, or a folder that contains such files
-/// and no folders. Looks only at names.
+/// and no folders. Reads only names, not the content of files.
 [[nodiscard]] bool has_loose_images(const std::string& path);
 
-/// Lists the images at a path of has_loose_images(), by name. They have no class: there
-/// are no class names, and labels are 0. Paths are relative to the folder, or to the
-/// folder of the file. Ignores files, and throws errors, as list_images().
+/// Lists the images at a path for which has_loose_images() returns true, by name. The
+/// images have no classes: there are no class names, and all labels are 0. Paths are
+/// relative to the folder, or to the folder of the file. Ignores files, and throws
+/// errors, like list_images().
 ImageListing list_loose_images(const std::string& path);
 
 }  // namespace tandem

@@ -21,7 +21,7 @@ struct ImageSize {
   }
 };
 
-/// Largest number of pixels of an image that is read.
+/// Maximum number of pixels of an image.
 constexpr int64_t kMostPixels = 100'000'000;
 
 /// Reads the pixels of a PNG or JPEG file row by row, as Pillow's `Image.open()` does.
@@ -40,23 +40,25 @@ class ImageReader {
   ImageReader(const ImageReader&) = delete;
   ImageReader& operator=(const ImageReader&) = delete;
 
-  /// Size in the file's header.
+  /// Returns the size in the file's header.
   ImageSize size() const {
     return size_;
   }
-  /// Number of channels of next_row(): 1 for gray values, 3 for RGB.
+  /// Returns the number of channels of next_row(): 1 for gray values, 3 for RGB.
   int64_t channels() const {
     return channels_;
   }
 
-  /// Starts decoding. Returns the size of the decoded image, which is smaller than
-  /// size() if the file is a JPEG that is at least twice as large as `needed` in both
-  /// dimensions. Such an image is decoded at 1/2, 1/4 or 1/8 of its size, the smallest
-  /// for which size() / N (rounded down) is not smaller than `needed`, as in Pillow's
-  /// `Image.draft()`. The decoded size is then size() / N, rounded up.
+  /// Starts decoding. Returns the size of the decoded image, which is size() unless a
+  /// JPEG file is decoded at a reduced size.
+  ///
+  /// A JPEG file that is at least twice as large as `needed` in both dimensions is
+  /// decoded at 1/N of its size, as in Pillow's `Image.draft()`. N is the largest
+  /// number of 2, 4 and 8 for which size() / N, rounded down, is not smaller than
+  /// `needed`. The decoded size is size() / N, rounded up.
   virtual ImageSize start(const ImageSize& needed) = 0;
-  /// Returns the next row: width x channels bytes. kRowPadding further bytes may be
-  /// read; their values are arbitrary. The row is valid until the next call.
+  /// Returns the next row: width x channels bytes. The caller may read kRowPadding more
+  /// bytes, whose values are arbitrary. The row is valid until the next call.
   virtual const uint8_t* next_row() = 0;
   /// Checks the rest of the file. Call it after the last row.
   virtual void finish() = 0;
@@ -68,12 +70,12 @@ class ImageReader {
   int64_t channels_ = 0;
 };
 
-/// Reads the header of a file. `path` is its name in errors. `bytes` must outlive the
-/// reader.
+/// Reads the header of an image file. `path` is the name of the file in errors. `bytes`
+/// must outlive the reader.
 ///
 /// This function and all functions of the reader throw DataError if the file is not a
-/// PNG or JPEG file, is damaged or ends too early, is a CMYK JPEG or 16-bit PNG file,
-/// or has more than kMostPixels pixels.
+/// PNG or JPEG file, is damaged or ends too early. They also throw it for CMYK JPEG
+/// files, 16-bit PNG files, and images of more than kMostPixels pixels.
 std::unique_ptr<ImageReader> open_image(
     std::string_view bytes, const std::string& path);
 

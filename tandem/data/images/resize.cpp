@@ -249,7 +249,7 @@ void RowResizer::write_row(int64_t row) {
     rows_.push_back(buffered(window.first + i));
   }
   if (rows_.size() % 2 != 0) {
-    // Its weight is zero.
+    // Repeats a row to make their number even. The weight of the repeated row is zero.
     rows_.push_back(rows_.back());
   }
   add_rows(rows_, down_, window, row_bytes_, result_.data());

@@ -7,15 +7,16 @@
 
 namespace tandem {
 
-/// A resize that covers the target size, followed by a crop of its center.
+/// Plan of a resize and a crop: the image is resized until it covers the target size,
+/// and its center is cropped.
 struct ResizePlan {
-  // Size after the resize: the smallest with the image's proportions that covers
+  // Size after the resize: the smallest size with the image's proportions that covers
   // `size`. One side equals the target; the other side is rounded down.
   ImageSize resized;
   // First row and column of the crop.
   int64_t top = 0;
   int64_t left = 0;
-  // Size of the crop.
+  // Size of the crop, which is the target size.
   ImageSize size;
 };
 
@@ -32,7 +33,8 @@ ResizePlan plan_resize(const ImageSize& image, const ImageSize& target);
 /// BILINEAR and 8-bit channels: fixed-point numbers with kWeightBits bits after the
 /// binary point.
 struct AxisWeights {
-  /// Weights for the pixels `first` to `first` + `count` - 1 of `resized` pixels.
+  /// Computes the weights of the pixels `first` to `first` + `count` - 1, for a resize
+  /// from `from` to `resized` pixels.
   AxisWeights(int64_t from, int64_t resized, int64_t first, int64_t count);
 
   struct Window {
@@ -59,9 +61,10 @@ struct AxisWeights {
   int64_t longest = 0;
 };
 
-/// Resizes the rows of an image as they arrive: first horizontally, then vertically,
-/// and rounds to 8 bits after each step. Results have the same bits as those of Pillow.
-/// Buffers only the rows that the next row of the result needs.
+/// Resizes an image row by row, in the order in which its rows arrive. Resizes first
+/// horizontally, then vertically, and rounds to 8 bits after each step. Results have
+/// the same bits as those of Pillow. Buffers only the rows that the next row of the
+/// result needs.
 class RowResizer {
  public:
   /// `image` is the size of the rows that arrive. `planes` receives the result:

@@ -22,13 +22,13 @@ struct FusedLayer {
   bool bf16_input = false;
 };
 
-/// A layer's parameters and buffers, and the slices of the gradient arena that belong
-/// to the parameters. The tensors are contiguous, or undefined if the layer has no such
-/// tensor.
+/// A layer's parameters and buffers, and the slices of the gradient arena for the
+/// gradients of its parameters. The tensors are contiguous, or undefined if the layer
+/// has no such tensor.
 ///
-/// If only some parameters of a layer are frozen, operations compute the gradients of
-/// all of them; those of frozen parameters are not in the arena. If all are frozen, the
-/// gradients are undefined.
+/// If all parameters of a layer are frozen, the gradients are undefined. If only some
+/// parameters are frozen, the gradients of all parameters are computed, and the
+/// gradients of frozen parameters are stored outside the arena.
 struct LayerTensors : LayerState {
   at::Tensor weight_grad;
   at::Tensor bias_grad;

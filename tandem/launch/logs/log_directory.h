@@ -13,12 +13,12 @@ namespace tandem {
 /// error.json, after N restarts. Not thread-safe.
 class LogDirectory {
  public:
-  /// Creates the directory of a run. `run`: name of the run, "" for none. Throws
+  /// Creates the directory of a run. `run` is the name of the run; "" for none. Throws
   /// DataError if the directory cannot be created.
   LogDirectory(LogOptions options, const std::string& run);
 
-  /// Removes the directory if it is temporary: if the options do not name a directory,
-  /// there are no log files, and keep() was not called.
+  /// Removes the directory if it is temporary. It is temporary if the options do not
+  /// name a directory, there are no log files, and keep() was not called.
   ~LogDirectory();
   LogDirectory(const LogDirectory&) = delete;
   LogDirectory& operator=(const LogDirectory&) = delete;
@@ -32,7 +32,7 @@ class LogDirectory {
   StreamOptions output_of(int local_rank) const;
   StreamOptions errors_of(int local_rank) const;
 
-  /// Path of a rank's error file, which exists only if the rank failed.
+  /// Returns the path of a rank's error file, which exists only if the rank failed.
   std::string error_file(int local_rank) const;
 
   /// Keeps the directory after the end of the launcher.

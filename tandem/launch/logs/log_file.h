@@ -7,7 +7,7 @@ namespace tandem {
 /// File to which the launcher writes output of ranks. Not thread-safe.
 class LogFile {
  public:
-  /// Creates the file, or empties it. Throws DataError if that is impossible.
+  /// Creates the file, or empties an existing file. Throws DataError on failure.
   explicit LogFile(std::string path);
   ~LogFile();
   LogFile(const LogFile&) = delete;

@@ -72,7 +72,8 @@ class OutputQueue {
   static constexpr size_t kMostBytes = 1 << 20;
 
   void make_room();
-  // Returns the line that replaces dropped lines, "" if there are none.
+  // Returns the line that reports the number of dropped lines; "" if no lines were
+  // dropped.
   std::string note() const;
 
   Outlet outlet_;

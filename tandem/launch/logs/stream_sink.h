@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-/// File with the lines of several streams that contain any of some texts.
+/// File for those lines of several streams that contain any of `texts`.
 struct FilteredFile {
   std::vector<std::string> texts;
   LogFile file;
 
-  /// Adds those of the given lines that contain a text.
+  /// Adds those of the given lines that contain any of `texts`.
   void add(const std::string& lines);
 };
 
@@ -24,9 +24,9 @@ struct StreamOptions {
   std::string prefix;
   // True if the lines appear on the console.
   bool on_console = true;
-  // File that gets the bytes of the stream; null: none.
+  // File to which all bytes of the stream are written; null: none.
   std::shared_ptr<LogFile> file;
-  // File that gets some of the lines; null: none.
+  // File to which some of the lines are written; null: none.
   std::shared_ptr<FilteredFile> filtered;
 };
 
@@ -46,7 +46,7 @@ class StreamSink {
     return options_.on_console && console_->full();
   }
 
-  /// Returns the last lines of a stream that is not on the console, at most `most`.
+  /// Returns the last lines, at most `most`, of a stream that is not on the console.
   /// Returns an empty list for a stream on the console.
   std::vector<std::string> last_hidden_lines(size_t most) const;
 

@@ -40,9 +40,9 @@ struct StreamsOfRanks {
 struct LogOptions {
   // Directory that contains the log directory of each run. "" means $TMPDIR or /tmp.
   std::string directory;
-  // StreamChoice that are written to files and do not appear on the console.
+  // Streams that are written to files and do not appear on the console.
   StreamsOfRanks redirected;
-  // StreamChoice that are written to files and appear on the console.
+  // Streams that are written to files and appear on the console.
   StreamsOfRanks teed;
   // Local ranks whose lines appear on the console; empty: all ranks.
   std::set<int> shown;
@@ -57,7 +57,7 @@ struct LogOptions {
 struct TorchrunOptions {
   // Name of the ranks' role. All hosts of a run must have the same role.
   std::string role = "default";
-  // True if each rank has LOCAL_RANK 0, and CUDA_VISIBLE_DEVICES with its own GPU.
+  // True if each rank has LOCAL_RANK 0, and a separate GPU in CUDA_VISIBLE_DEVICES.
   bool virtual_local_rank = false;
   LogOptions logs;
 };

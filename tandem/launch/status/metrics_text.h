@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Returns the status of a run in the text format of Prometheus, version 0.0.4. Values
-/// that are not known yet, such as the loss before the first report, have no sample.
+/// Returns the status of a run in the text format of Prometheus, version 0.0.4. A value
+/// that is not known yet, such as the loss before the first report, is left out.
 std::string metrics_text(const RunStatus& status);
 
 }  // namespace tandem

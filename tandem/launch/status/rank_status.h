@@ -25,13 +25,14 @@ struct RankStatus {
   int rank = 0;
   // Name of the rank's host, "" if it is unknown.
   std::string host;
-  // 0 if the rank has not reported: it is still starting, or it does not use tandem.
+  // Process id; 0 if the rank has not reported, because it is still starting or does
+  // not use tandem.
   pid_t pid = 0;
   Activity activity = Activity::starting;
   // True if the process is suspended (SIGSTOP).
   bool suspended = false;
-  // The communication for which the rank waits, such as "all_reduce #12 (loss)"; "" if
-  // it does not wait. waiting_seconds is then the time since the wait began.
+  // Communication for which the rank waits, such as "all_reduce #12 (loss)", and the
+  // time since the wait began. If the rank does not wait, these are "" and 0.
   std::string operation;
   double waiting_seconds = 0;
   // Epoch, from 0, and number of steps since the run began; -1 before the first step.
@@ -39,17 +40,18 @@ struct RankStatus {
   int64_t epoch = -1;
   int64_t step = -1;
   double step_seconds = 0;
-  // Values of the last report; 0 before the first one.
+  // Values of the last report; 0 before the first report.
   double loss = 0;
   double learning_rate = 0;
   double samples_per_second = 0;
-  // Step of the newest checkpoint, -1 without any, and the time since it was saved.
+  // Step of the newest checkpoint, and the time since it was saved. The step is -1 if
+  // there is no checkpoint.
   int64_t checkpoint_step = -1;
   double checkpoint_seconds = 0;
 };
 
-/// Converts statuses to a JSON array and back. from_json() returns no statuses if the
-/// text has another form, because any process of a run can write it.
+/// Converts statuses to a JSON array and back. Any process of a run can write the text,
+/// so statuses_from_json() returns an empty list if the text has another form.
 std::string to_json(const std::vector<RankStatus>& statuses);
 std::vector<RankStatus> statuses_from_json(const std::string& text);
 
@@ -64,7 +66,7 @@ class StatusBoard {
   StatusBoard(const StatusBoard&) = delete;
   StatusBoard& operator=(const StatusBoard&) = delete;
 
-  /// Returns the environment variable with which ranks find the memory.
+  /// Returns the environment variable that passes the memory to the ranks.
   Variables variables() const;
 
   /// Returns the statuses of all ranks, in order of rank.
@@ -82,9 +84,10 @@ class StatusBoard {
 std::pair<std::string, std::string> status_slot_variable(int local_rank);
 
 // The following functions report the status of this rank to the launcher. They do
-// nothing if tandem's launcher did not start this process. Only the first thread that
-// has the rank of this process (thread_rank(), base/log.h) and calls one of them can
-// report. If ranks are threads, this is the first of them. Each call takes some 20 ns.
+// nothing if tandem's launcher did not start this process. Only one thread of a process
+// can report: the first thread with the rank of this process (thread_rank(),
+// base/log.h) that calls one of the functions. If ranks are threads, only the first
+// rank of the process therefore reports. Each call takes about 20 ns.
 
 void report_activity(Activity activity);
 /// Reports that a step has ended: `epoch` from 0, `step` since the run began.

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-/// Statuses of the ranks of a run, as the launcher of host 0 collected them.
+/// Statuses of a run's ranks, which the launcher of host 0 has collected.
 struct RunStatus {
   // Time at which the statuses were collected, in seconds since 1970.
   double collected_at = 0;
@@ -17,7 +17,7 @@ struct RunStatus {
   int world_size = 0;
   // Statuses in order of rank. Ranks of a host that has not reported are missing; all
   // ranks are missing before a start. Ranks that are threads of one process have one
-  // status, which is that of the first of them.
+  // status, the status of the first rank of the process.
   std::vector<RankStatus> ranks;
 
   /// Returns the rank that has made the most steps; null before the first step.

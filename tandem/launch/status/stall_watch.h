@@ -10,13 +10,13 @@ namespace tandem {
 /// Finds ranks for which other ranks wait too long.
 class StallWatch {
  public:
-  /// `seconds`: shortest wait that is reported; 0: none is reported.
+  /// `seconds` is the shortest wait that is reported; 0: no wait is reported.
   explicit StallWatch(double seconds) : seconds_(seconds) {}
 
-  /// Returns a line about the ranks of a run if other ranks have begun to wait for them
-  /// too long, or if such a wait has ended; otherwise "". `statuses` are those of all
-  /// ranks. Returns "" if a rank has not reported its status, because it may then be
-  /// the rank that is missing.
+  /// Returns a line about the ranks for which other ranks wait too long, when such a
+  /// wait is detected and when it has ended; otherwise "". `statuses` are the statuses
+  /// of all ranks. Returns "" if a rank has not reported its status, because the other
+  /// ranks may wait for this rank.
   std::string look(const std::vector<RankStatus>& statuses);
 
  private:

@@ -9,11 +9,11 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMostHeaderBytes = 8 << 10;
-// About 512 bytes per rank, for 65,536 ranks.
+// Maximum size of an answer: about 512 bytes per rank, for 65,536 ranks.
 constexpr size_t kMostBodyBytes = 32 << 20;
 
-// Receives the first line and the headers. Reads single bytes, so as not to read a part
-// of the body.
+// Receives the first line and the headers. Reads single bytes, so that no part of the
+// body is read.
 std::string receive_headers(Socket& socket, Socket::Deadline deadline) {
   std::string headers;
   char next = 0;

@@ -16,15 +16,18 @@ namespace tandem {
 /// host 0, once a second.
 class StatusExchange {
  public:
-  /// `board` has the ranks of this host and must outlive the object. `node` is the
-  /// number of this host of `nnodes`. A wait of `stall_seconds` is logged; 0: none.
+  /// `board` contains the statuses of this host's ranks and must outlive the object.
+  /// `node` is the number of this host of `nnodes`. Waits of at least `stall_seconds`
+  /// are logged; 0: no waits are logged.
   StatusExchange(const StatusBoard& board, int node, int nnodes, double stall_seconds);
 
-  /// Host 0 calls it often. Returns the statuses of all ranks, in order of rank, once a
-  /// second, and nullopt otherwise. `server` is null in a run on one host.
+  /// Returns the statuses of all ranks, in order of rank, if a second has passed since
+  /// the last result; otherwise nullopt. Host 0 calls this function often. `server` is
+  /// null in a run on one host.
   std::optional<std::vector<RankStatus>> collect(StoreServer* server);
 
-  /// The other hosts call it often. Does nothing unless a second has passed.
+  /// Sends the statuses of this host's ranks to host 0, at most once a second. The
+  /// other hosts call this function often.
   void tell(StoreClient& client);
 
  private:

@@ -85,7 +85,8 @@ std::thread start_without_signals(const Function& function) {
 StatusServer::StatusServer(std::vector<Socket> listeners)
     : listeners_(std::move(listeners)), end_(eventfd(0, EFD_CLOEXEC)) {
   for (const auto& listener : listeners_) {
-    // Otherwise accept() would block if a client has closed its connection again.
+    // Without O_NONBLOCK, accept() would block if the client has already closed its
+    // connection.
     fcntl(listener.fd(), F_SETFL, O_NONBLOCK);
   }
   if (!listeners_.empty()) {
@@ -123,7 +124,8 @@ void StatusServer::run() {
         entries.push_back({listener.fd(), POLLIN, 0});
       }
     }
-    // With connections, wakes up for their deadlines.
+    // Interval of poll() while there are connections, so that their deadlines are
+    // checked.
     constexpr int kStepMs = 100;
     poll(entries.data(), entries.size(), connections_.empty() ? -1 : kStepMs);
     if (entries[0].revents != 0) {
@@ -144,7 +146,7 @@ void StatusServer::accept_from(const Socket& listener) {
   if (socket && is_trusted(socket.fd())) {
     connections_.push_back({std::move(socket), Clock::now() + kPatience, "", "", 0});
   } else if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-    // The client stays in the queue, so poll() would return at once.
+    // The client stays in the queue, so poll() would return immediately.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }

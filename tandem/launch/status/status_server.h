@@ -13,8 +13,8 @@ namespace tandem {
 
 /// Serves the status of a run over HTTP, in a thread: in the text format of Prometheus
 /// at /metrics, and as JSON at /status. A connection has one request, GET or HEAD,
-/// which must arrive within 2 s and is limited to 8 KiB. The thread never blocks the
-/// other threads for longer than it copies the status.
+/// which must arrive within 2 s and is limited to 8 KiB. The thread blocks other
+/// threads only while it copies the status.
 class StatusServer {
  public:
   /// Serves at listening sockets, until the object is destroyed. Without sockets there

@@ -38,7 +38,7 @@ struct LocalName {
   }
 };
 
-// Returns one path for all paths of a directory, which need not exist.
+// Returns the same path for all paths of a directory, which need not exist.
 std::string unique_path(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;

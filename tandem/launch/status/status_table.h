@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Returns a table for people: a line about the run, a line of headings, and a line for
-/// each rank.
+/// Returns a table for the terminal: a line about the run, a line of headings, and a
+/// line for each rank.
 std::string status_table(const RunStatus& status);
 
 }  // namespace tandem

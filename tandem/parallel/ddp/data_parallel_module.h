@@ -61,7 +61,7 @@ void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& fou
   }
 }
 
-/// Returns the result of list_tensors() for each of several values.
+/// Returns the tensors of each of several values, in the order of the values.
 template <bool only_tensors, typename T>
 std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   std::vector<NestedTensors> found(values.size());
@@ -80,8 +80,8 @@ size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
 /// the first replica. Throws ConfigError if the replicas' structures differ.
 void concatenate_tensors(const std::vector<NestedTensors>& replicas);
 
-/// Base class of DataParallelModule, which does not depend on the type of the wrapped
-/// module.
+/// Base class of DataParallelModule with all parts that do not depend on the type of
+/// the wrapped module.
 class ReplicatedModule : public torch::nn::Module {
  public:
   ~ReplicatedModule() override;

@@ -67,8 +67,8 @@ struct DistributedDataParallel::State {
             true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
-  // Owned by a callback of autograd's current backward. If that backward throws, the
-  // object is destroyed without a call of finish().
+  // A callback of autograd's current backward owns this object. If that backward
+  // throws, the object is destroyed without a call of finish().
   struct Backward {
     explicit Backward(State& of) : state(of) {}
     ~Backward() {

@@ -20,18 +20,18 @@ struct StageTask {
 /// Gradients are therefore summed in the same order as in gradient accumulation, with
 /// equal bits.
 ///
-/// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
-/// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
-/// `one_forward_one_backward`: as many forwards as there are later stages, then
-/// alternately a forward and a backward, then the remaining backwards. PipeDream-Flush
-/// of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
-/// Using Megatron-LM", SC 2021. It needs the same time as `gpipe` and keeps fewer
-/// activations.
+/// - `gpipe`: all forwards, then all backwards. Source: Huang et al., "GPipe: Efficient
+///   Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
+/// - `one_forward_one_backward`: as many forwards as there are later stages, then
+///   alternately a forward and a backward, then the remaining backwards. It needs the
+///   same time as `gpipe` and keeps fewer activations. Source: PipeDream-Flush in
+///   Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
+///   Using Megatron-LM", SC 2021.
 std::vector<StageTask> plan_stage(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 
-/// Returns the maximum number of micro-batches whose activations a stage keeps: all of
-/// them with `gpipe`, at most stages - stage with `one_forward_one_backward`.
+/// Returns the maximum number of micro-batches whose activations a stage keeps: all
+/// micro-batches with `gpipe`, at most stages - stage with `one_forward_one_backward`.
 int64_t most_in_flight(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 

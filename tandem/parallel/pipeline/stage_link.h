@@ -85,8 +85,8 @@ class StageLink {
 };
 
 /// Gathers the tensors of all ranks at rank `root`. At the root, returns the tensors of
-/// all ranks in rank order; those of other ranks are copies. At other ranks, returns
-/// `mine`. Collective; waits.
+/// all ranks in rank order; the tensors of other ranks are copies. At other ranks,
+/// returns `mine`. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
     Communicator& comm, std::vector<NamedTensor> mine, int root);
 

@@ -25,9 +25,8 @@ struct GradBucket {
 
 /// Custom reduction of a bucket, called instead of the all-reduce.
 ///
-/// On entry, `bucket.flat` contains this rank's gradients. The hook replaces the
-/// gradients by the values for .grad. They are not divided by the number of ranks
-/// afterwards.
+/// On entry, `bucket.flat` contains this rank's gradients. The hook replaces them by
+/// the values for .grad, which are not divided by the number of ranks afterwards.
 ///
 /// The hook is called for one bucket after another while backward runs, in the same
 /// order on all ranks. The hook must make the same calls of `comm` on all ranks. It

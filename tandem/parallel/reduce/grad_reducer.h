@@ -15,9 +15,9 @@ namespace tandem {
 /// The format in which buckets are sent.
 struct WireFormat {
   CommHook hook = CommHook::none;
-  // Factor by which gradients are multiplied before the sum, and by which the sum is
-  // divided. It keeps sums over many ranks below 65504, the maximum of fp16. Has no
-  // effect without `hook`.
+  // Factor by which gradients are multiplied before the sum. The sum is divided by the
+  // same factor. The factor keeps sums over many ranks below 65504, the maximum of
+  // fp16. Has no effect without `hook`.
   double scale = 1;
   // Custom reduction of buckets, which replaces `hook` and `scale`.
   BucketHook own = {};
@@ -65,7 +65,7 @@ class GradReducer : public GradientSink {
   std::vector<size_t> unused_slots() const;
 
   /// Logs a warning about the parameters of unused_slots(), in the first call only. The
-  /// gradients of unused parameters count as zero, while PyTorch reports an error.
+  /// gradients of unused parameters count as zero; PyTorch reports an error instead.
   void warn_of_unused();
 
   /// Returns the buckets of the plan.

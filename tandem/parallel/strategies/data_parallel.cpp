@@ -36,7 +36,7 @@ class DataParallel : public Strategy {
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     update_->start();
-    // Frozen parameters have changed too.
+    // start_alike() also changed frozen parameters.
     notify_executor(parts_);
   }
 

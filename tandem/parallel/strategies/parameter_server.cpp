@@ -41,7 +41,7 @@ void ParameterServerRank::start() {
   if (!rpc_) {
     rpc_ = make_rpc(parts_.comm);
   }
-  // Frozen parameters have changed too.
+  // start_alike() also changed frozen parameters.
   notify_executor(parts_);
 }
 

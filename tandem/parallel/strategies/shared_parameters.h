@@ -12,9 +12,9 @@ namespace tandem {
 /// caller then moves these tensors into the arena.
 ///
 /// Rank 0 makes an anonymous mapping, and the other ranks open its descriptor in /proc.
-/// Ranks may map the memory at different addresses. A mapping exists until its tensors
-/// are destroyed. This function and the allocator are collective. `comm` must outlive
-/// the allocator.
+/// Ranks may map the memory at different addresses. A rank's mapping exists until its
+/// tensors are destroyed. This function and the allocator are collective. `comm` must
+/// outlive the allocator.
 ///
 /// Throws ConfigError if the ranks are on several hosts or their models differ, and
 /// DataError if the memory cannot be shared.

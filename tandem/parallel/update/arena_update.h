@@ -51,7 +51,7 @@ int64_t count_in_loss(const std::vector<Batch>& micro_batches);
 
 /// Runs forward and backward of all micro-batches, with losses multiplied by
 /// context.loss_weight, and accumulates their gradients in the arena. Returns the sums
-/// of losses, correct samples and samples.
+/// of the loss, its metric and the samples.
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);

@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-/// A rule by which replicas, which are ranks with the same parameters, update these
-/// parameters. All methods are collective among the replicas.
+/// A rule by which replicas (ranks with equal parameters) update their parameters. All
+/// methods are collective among the replicas.
 ///
-/// OptimizerState::replicated: every rank updates all parameters.
-/// OptimizerState::sharded: each rank updates an equal share of every segment, uses
+/// With OptimizerState::replicated, every rank updates all parameters. With
+/// OptimizerState::sharded, each rank updates an equal share of every segment, uses
 /// optimizer state only for its share, and sends the result to the other ranks. Both
 /// rules give the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
 /// Optimizations Toward Training Trillion Parameter Models", SC 2020).

@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-/// Decision about the run, which is equal on all ranks.
+/// A decision about the run. All ranks make the same decision.
 struct Decision {
-  // Lowest rank that received a signal to stop; -1 if no rank received one.
+  // Lowest rank that received a signal to stop; -1 if no rank received such a signal.
   int stopping_rank = -1;
   // True if the run saves a checkpoint: a rank received SIGUSR1, or the interval
   // between saves has passed on rank 0.

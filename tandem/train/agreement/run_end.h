@@ -29,8 +29,8 @@ class Convergence {
     return min_delta_ > 0;
   }
 
-  /// Compares this rank's mean loss of an epoch with that of the previous epoch.
-  /// Returns whether this rank has converged in this epoch. Collective.
+  /// Compares this rank's mean loss of an epoch with its mean loss of the previous
+  /// epoch. Returns whether this rank has converged in this epoch. Collective.
   bool note(double loss);
 
   /// Returns whether this rank has converged.

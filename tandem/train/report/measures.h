@@ -11,8 +11,8 @@ namespace tandem {
 struct RankMeasures {
   // Strategy::gradient_norm() after the last step.
   std::optional<double> gradient_norm;
-  // Time for which this rank waited for communication in its steps since the last
-  // report, mean per step.
+  // Mean time per step for which this rank waited for communication, over its steps
+  // since the last report.
   double exposed_comm_ms_per_step = 0;
   // Peak memory of this process (PeakMemory).
   double process_peak_memory_mib = 0;

@@ -19,9 +19,9 @@ bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 bool reports(const RunConfig& config, int rank, int local_rank);
 
 /// Returns the text of a test result, such as "Test set: Average loss: 0.0262,
-/// Accuracy: 9924/10000 (99%)", or "Test set: Average loss: 0.0262, Mean absolute
-/// error: 0.1187" if the metric is not a percentage. `decimals` is the number of
-/// decimal places of the percentage.
+/// Accuracy: 9924/10000 (99%)". If the metric is not a percentage, its value follows:
+/// "Test set: Average loss: 0.0262, Mean absolute error: 0.1187". `decimals` is the
+/// number of decimal places of the percentage.
 std::string describe(const TestReport& report, int decimals);
 
 /// Prints config.output.join_line if reports() is true for this rank. Call this
@@ -67,8 +67,8 @@ class Progress {
   void say(const std::string& line);
 
   /// Returns the stream on which lines were lost, and the reason, such as "standard
-  /// output: Broken pipe"; "" if no lines were lost. Log lines of this process on
-  /// standard error are included.
+  /// output: Broken pipe"; "" if no lines were lost. Also covers this process's log
+  /// lines on standard error.
   std::string lost() const;
 
  private:

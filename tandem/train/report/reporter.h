@@ -59,7 +59,7 @@ class Reporter {
   }
 
   /// Sets the listener, which gets each line of metrics.jsonl and must outlive the
-  /// reporter; null for none.
+  /// reporter. Null sets no listener.
   void report_to(ReportListener* listener) {
     listener_ = listener;
   }
@@ -110,8 +110,8 @@ class Reporter {
   void note_lost_output();
   /// Returns the values for output lines that do not depend on the position in the run.
   LineValues values_of_run() const;
-  /// Returns the values for the output line of a report at `place`. `sums` covers all
-  /// steps of the report, `batch` only the last step.
+  /// Returns the values for the output line of a report at `place`. `sums` are the sums
+  /// over all steps of the report, `batch` the sums of the last step.
   LineValues values_at(
       const ReportPlace& place, const StepSums::Values& sums,
       const StepSums::Values& batch) const;

@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"--modle", "'--model'"}),
         launching(
             "RanksThatLaunchAgain", {"--nproc", "3", program(), "train", "-g", "4"},
-            {"ask for 4 ranks", "WORLD_SIZE is 3"})),
+            {"request 4 ranks", "WORLD_SIZE is 3"})),
     name_of_case);
 
 }  // namespace tandem::ranks_test

@@ -241,7 +241,7 @@ TEST_F(Fetch, AStalledFetchDoesNotBlockASecondForever) {
   impatient.insert(impatient.end(), {"--stall-seconds", "1"});
   const auto second = run_command(impatient, variables());
   EXPECT_EQ(second.status.describe(), "exited with code 1");
-  EXPECT_THAT(second.errors, testing::HasSubstr("nothing has come for 10 s"));
+  EXPECT_THAT(second.errors, testing::HasSubstr("no data has arrived for 10 s"));
 }
 
 TEST_F(Fetch, FollowsARedirectToHttpAndResumesThere) {

@@ -36,8 +36,8 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// Returns whether the hosts exist. False if the process has no right to make network
-  /// namespaces.
+  /// Returns whether the hosts exist. Returns false if the process has no permission to
+  /// make network namespaces.
   bool ok() const {
     return ok_;
   }
