@@ -11,6 +11,7 @@
 #include "tandem/data/dataset.h"
 #include "tandem/data/device_images.h"
 #include "tandem/data/input_converter.h"
+#include "tandem/data/read_ahead_rule.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
@@ -59,9 +60,10 @@ void use_device(
 ///
 /// seek() sets the epoch; there is no set_epoch(). The order of samples depends only on
 /// (seed, epoch), and augmentation on (seed, epoch, position). The loader gathers and
-/// normalizes samples in one vectorized pass, into memory that it reuses. Before a
-/// batch of a mapped file, it asks the kernel to read the samples of the next batch.
-/// Not thread-safe; deterministic.
+/// normalizes samples in one vectorized pass, into memory that it reuses. If pages of a
+/// mapped file are missing in memory, it asks the kernel to read the samples of the
+/// next step while it makes the batches of a step (ReadAheadRule). Not thread-safe;
+/// deterministic.
 class Loader {
  public:
   /// Constructs a loader without an epoch; call seek() before next(). Throws
@@ -131,7 +133,7 @@ class Loader {
   // Returns memory for the next batch, of `count` samples. Reuses the buffers
   // round-robin.
   Batch take_buffer(int64_t count);
-  void fill_on_cpu(const Batch& batch) const;
+  void fill_on_cpu(const Batch& batch);
   // Returns the first byte of the sample number `i` of a batch, or of the sample at a
   // global position.
   const uint8_t* find(const Samples& samples, const Batch& batch, int64_t i) const;
@@ -148,6 +150,7 @@ class Loader {
   SamplerOptions sampler_;
   LoaderOptions options_;
   InputConverter converter_;
+  ReadAheadRule read_ahead_rule_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   // Number of ignored targets of all shards in each step since seek(); empty if no
