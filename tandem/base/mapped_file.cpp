@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -76,6 +77,12 @@ void read_ahead(const uint8_t* data, size_t size) {
   static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t offset = reinterpret_cast<uintptr_t>(data) % page;
   madvise(const_cast<uint8_t*>(data - offset), size + offset, MADV_WILLNEED);
+}
+
+int64_t num_major_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_majflt;
 }
 
 Bytes part_of(const Bytes& all, size_t offset, size_t size) {

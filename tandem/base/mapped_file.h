@@ -23,6 +23,9 @@ Bytes map_descriptor(int fd, size_t size);
 /// around it, which can be several MB.
 void read_ahead(const uint8_t* data, size_t size);
 
+/// Returns the number of this thread's page faults so far that waited for storage.
+int64_t num_major_faults();
+
 /// Returns `size` bytes of `all` from `offset` on, without copying them. The range must
 /// be inside `all`.
 Bytes part_of(const Bytes& all, size_t offset, size_t size);

@@ -113,6 +113,7 @@ Loader::Loader(
       inputs_(dataset_.inputs),
       targets_(dataset_.targets),
       converter_(dataset, options),
+      read_ahead_rule_(num_major_faults()),
       has_ignored_(has_class(dataset, options.ignore_index)) {
   check(options, sampler);
   sampler_.size = dataset.size;
@@ -191,7 +192,9 @@ void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> 
   }
   step_ = 0;
   micro_ = 0;
-  read_ahead(0, most_samples_);
+  if (dataset_.inputs.is_mapped) {
+    read_ahead(0, samples_per_step());
+  }
 }
 
 int64_t Loader::ignored_in(int64_t sample, int64_t position) const {
@@ -323,12 +326,14 @@ void Loader::make_on_device(Batch& batch, int64_t first, int64_t stride) const {
   batch.targets = options_.images->labels.index_select(0, held).to(at::kLong);
 }
 
-void Loader::fill_on_cpu(const Batch& batch) const {
+void Loader::fill_on_cpu(const Batch& batch) {
   const int64_t count = batch.count();
   copy_targets(batch);
-  const int64_t next =
-      step_ * samples_per_step() + micro_ + count * options_.micro_batches;
-  read_ahead(next, next + most_samples_);
+  if (dataset_.inputs.is_mapped && read_ahead_rule_.update(num_major_faults())) {
+    // Micro-batches have samples from the whole step.
+    const int64_t next = (step_ + 1) * samples_per_step() + micro_ * most_samples_;
+    read_ahead(next, next + most_samples_);
+  }
   const int64_t elements = std::max<int64_t>(1, batch.inputs.stride(0));
   parallel_for(
       0, count, std::max<int64_t>(1, kElementsOfAThread / elements),
@@ -391,9 +396,6 @@ void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {
 }
 
 void Loader::read_ahead(int64_t first, int64_t end) const {
-  if (!dataset_.inputs.is_mapped) {
-    return;
-  }
   end = std::min(end, static_cast<int64_t>(indices_.size()));
   for (int64_t i = first; i < end; ++i) {
     const int64_t sample = indices_[static_cast<size_t>(i)];

@@ -11,6 +11,7 @@
 #include "tandem/data/dataset.h"
 #include "tandem/data/device_images.h"
 #include "tandem/data/input_converter.h"
+#include "tandem/data/read_ahead_rule.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
@@ -63,9 +64,9 @@ void use_device(
 ///
 /// seek() sets the epoch. The order of samples depends only on (seed, epoch), and
 /// augmentation on (seed, epoch, position). The loader gathers and normalizes samples
-/// in one vectorized pass, into memory that it reuses. Before a batch of a mapped file,
-/// it makes the kernel start to read the samples of the next batch. Not thread-safe;
-/// deterministic.
+/// in one vectorized pass, into memory that it reuses. If pages of a mapped file are
+/// missing in memory, it makes the kernel read the samples of the next step while it
+/// makes the batches of a step (ReadAheadRule). Not thread-safe; deterministic.
 class Loader {
  public:
   /// Constructs a loader without an epoch; call seek() before next(). Throws
@@ -135,7 +136,7 @@ class Loader {
   // Returns memory for the next batch, of `count` samples. Reuses the buffers
   // round-robin.
   Batch take_buffer(int64_t count);
-  void fill_on_cpu(const Batch& batch) const;
+  void fill_on_cpu(const Batch& batch);
   // The inputs or the targets of dataset_, with sizes that take too long to compute for
   // each sample.
   struct Part {
@@ -160,6 +161,7 @@ class Loader {
   Part inputs_;
   Part targets_;
   InputConverter converter_;
+  ReadAheadRule read_ahead_rule_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   // Number of ignored targets of all shards in each step since seek(); empty if no

@@ -210,6 +210,39 @@ TEST(PlanResize, CoversTheTargetAndCropsTheCenter) {
   EXPECT_EQ(wide.top, 1);
 }
 
+// Resizes rows of pixels with the functions of an instruction set.
+Bytes8 resized(
+    const Picture& picture, ImageSize target, const RowFunctions& functions) {
+  const auto row_bytes = static_cast<size_t>(picture.width * picture.channels);
+  Bytes8 pixels = picture.pixels;
+  pixels.resize(pixels.size() + static_cast<size_t>(ImageReader::kRowPadding), 255);
+  Bytes8 planes(
+      static_cast<size_t>(target.height * target.width * picture.channels) + 1, 77);
+  const ImageSize size{picture.height, picture.width};
+  RowResizer resizer(
+      size, plan_resize(size, target), picture.channels, planes.data(), functions);
+  for (size_t row = 0; row < static_cast<size_t>(picture.height); ++row) {
+    resizer.add_row(pixels.data() + row * row_bytes);
+  }
+  EXPECT_EQ(planes.back(), 77) << "wrote past the result";
+  return planes;
+}
+
+TEST(RowResizer, EveryInstructionSetGivesTheSameBits) {
+  const auto functions = row_functions();
+  // From shrinking by 9 to enlarging by 5; rows with and without an incomplete vector.
+  for (const int64_t side : {5, 15, 16, 17, 33, 47, 224}) {
+    for (const int width : {45, 46, 61, 64}) {
+      const auto picture = draw_picture(49, width, 3);
+      const auto expected = resized(picture, {side, side}, functions.back());
+      for (const auto& each : functions) {
+        EXPECT_EQ(resized(picture, {side, side}, each), expected)
+            << width << " to " << side;
+      }
+    }
+  }
+}
+
 bool has_pillow() {
   return run_python({"-c", "import PIL.Image"}).status.ok();
 }

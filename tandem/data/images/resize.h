@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "tandem/data/images/axis_weights.h"
 #include "tandem/data/images/image_reader.h"
+#include "tandem/data/images/resize_rows.h"
 
 namespace tandem {
 
@@ -25,46 +27,9 @@ struct ResizePlan {
 /// pixel.
 ResizePlan plan_resize(const ImageSize& image, const ImageSize& target);
 
-/// Weights with which the pixels of one axis are resized: a triangle filter, which is
-/// as wide as the reduction requires (anti-aliasing).
-///
-/// Coefficients are those of Pillow 9 (`precompute_coeffs` in
-/// https://github.com/python-pillow/Pillow/blob/9.4.0/src/libImaging/Resample.c) for
-/// BILINEAR and 8-bit channels: fixed-point numbers with kWeightBits bits after the
-/// binary point.
-struct AxisWeights {
-  /// Computes the weights of the pixels `first` to `first` + `count` - 1, for a resize
-  /// from `from` to `resized` pixels.
-  AxisWeights(int64_t from, int64_t resized, int64_t first, int64_t count);
-
-  struct Window {
-    // First source pixel, and number of source pixels.
-    int64_t first = 0;
-    int64_t count = 0;
-    // Index of the first weight in `weights`.
-    size_t at = 0;
-  };
-  // Upper and lower bits of two weights w0 and w1, as vectors w0, w1, w0, w1, ... for
-  // products of 16-bit numbers.
-  struct Pair {
-    int16_t high[8];
-    int16_t low[8];
-  };
-  static constexpr int kWeightBits = 22;
-
-  std::vector<Window> windows;
-  // The weights of a window are padded with a zero to an even number.
-  std::vector<int32_t> weights;
-  // The weights 2 i and 2 i + 1.
-  std::vector<Pair> pairs;
-  // Largest number of source pixels of a window.
-  int64_t longest = 0;
-};
-
-/// Resizes an image row by row, in the order in which its rows arrive. Resizes first
-/// horizontally, then vertically, and rounds to 8 bits after each step. Results have
-/// the same bits as those of Pillow. Buffers only the rows that the next row of the
-/// result needs.
+/// Resizes the rows of an image as they arrive: first horizontally, then vertically,
+/// and rounds to 8 bits after each step. Results have the same bits as those of Pillow.
+/// Buffers only the rows that the next row of the result needs.
 class RowResizer {
  public:
   /// `image` is the size of the rows that arrive. `planes` receives the result:
@@ -72,6 +37,10 @@ class RowResizer {
   RowResizer(
       const ImageSize& image, const ResizePlan& plan, int64_t channels,
       uint8_t* planes);
+  /// Uses `functions` of row_functions() instead of the fastest functions.
+  RowResizer(
+      const ImageSize& image, const ResizePlan& plan, int64_t channels, uint8_t* planes,
+      const RowFunctions& functions);
 
   /// Adds the next row: width x channels bytes, followed by
   /// ImageReader::kRowPadding bytes that may be read.
@@ -84,6 +53,7 @@ class RowResizer {
   const ImageSize size_;
   const int64_t channels_;
   uint8_t* const planes_;
+  const RowFunctions functions_;
   const AxisWeights across_;
   const AxisWeights down_;
   const size_t row_bytes_;
