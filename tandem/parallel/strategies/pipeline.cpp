@@ -111,8 +111,8 @@ class Pipeline : public Strategy {
     auto state = local_state(parts_.arenas, parts_.optimizer);
     // Rank 0 is a stage of the first pipeline.
     if (grid_.replica == 0) {
-      state.model = gather_tensors(*pipeline_, std::move(state.model), 0);
-      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer), 0);
+      state.model = gather_tensors(*pipeline_, std::move(state.model));
+      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer));
     }
     return state;
   }
