@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/bench_spread.h"
 #include "tandem/base/error.h"
