@@ -42,6 +42,12 @@ int run_model(const Arguments& arguments);
 /// tandem-worker is missing.
 std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
 
+/// Returns the command line of tandem-worker: `command`, such as {"bench", "step"}, and
+/// then `arguments`. Throws as worker_path() does.
+std::vector<std::string> worker_command(
+    const Arguments& command, const Arguments& arguments,
+    const DeviceChoice& device = {DeviceChoice::Kind::cpu});
+
 // Commands of tandem-worker.
 int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);

@@ -20,4 +20,12 @@ std::string worker_path(const DeviceChoice& device) {
   return path;
 }
 
+std::vector<std::string> worker_command(
+    const Arguments& command, const Arguments& arguments, const DeviceChoice& device) {
+  std::vector<std::string> words = {worker_path(device)};
+  words.insert(words.end(), command.begin(), command.end());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
 }  // namespace tandem::app

@@ -13,30 +13,21 @@ namespace tandem::app {
 
 namespace {
 
-std::vector<std::string> bench_worker(
-    const std::string& action, const Arguments& arguments,
-    const std::string& worker = worker_path()) {
-  std::vector<std::string> command = {worker, "bench", action};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
-}
-
 // Replaces this process with the worker. The number of threads is set here because BLAS
 // reads it while the worker is loaded.
 [[noreturn]] void become_bench(
     const std::string& action, const Arguments& arguments, int threads,
-    const std::string& worker = worker_path()) {
+    const DeviceChoice& device = {DeviceChoice::Kind::cpu}) {
   const auto text = std::to_string(threads);
   Variables variables = rank_variables(1);
   variables.emplace_back("OMP_NUM_THREADS", text);
   variables.emplace_back("OPENBLAS_NUM_THREADS", text);
-  exec_program(bench_worker(action, arguments, worker), variables);
+  exec_program(worker_command({"bench", action}, arguments, device), variables);
 }
 
 int run_step(const Arguments& arguments) {
   const auto options = parse_bench_step(arguments);
-  become_bench(
-      "step", arguments, options.threads, worker_path(options.config.exec.device));
+  become_bench("step", arguments, options.threads, options.config.exec.device);
 }
 
 int run_loader(const Arguments& arguments) {
@@ -46,7 +37,7 @@ int run_loader(const Arguments& arguments) {
 
 int run_optimizer(const Arguments& arguments) {
   const auto options = parse_bench_optimizer(arguments);
-  become_bench("optimizer", arguments, 1, worker_path(options.config.exec.device));
+  become_bench("optimizer", arguments, 1, options.config.exec.device);
 }
 
 // Runs the ranks with mpirun's defaults: they are bound to cores and never yield.
@@ -81,7 +72,7 @@ std::vector<std::string> rank_command(
   if (options.json) {
     arguments.emplace_back("--json");
   }
-  return bench_worker("allreduce", arguments);
+  return worker_command({"bench", "allreduce"}, arguments);
 }
 
 void launch_backend(
@@ -112,7 +103,7 @@ struct PrivateDirectory {
 int run_allreduce(const Arguments& arguments) {
   const auto options = parse_bench_allreduce(arguments);
   if (read_rank_env()) {
-    exec_program(bench_worker("allreduce", arguments), rank_variables(1));
+    exec_program(worker_command({"bench", "allreduce"}, arguments), rank_variables(1));
   }
   const PrivateDirectory directory;
   std::vector<std::string> results;

@@ -8,6 +8,7 @@
 
 #include "app/command_line.h"
 #include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/named_datasets.h"
@@ -29,18 +30,8 @@ std::string with_ending(const std::string& text, const ExitStatus& status) {
   return status.ok() ? text : text + " " + status.describe();
 }
 
-std::string cpu_line(const std::string& name) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name, 0) == 0) {
-      return line.substr(line.find(':') + 1) + " ";
-    }
-  }
-  return " ";
-}
-
 void look_at_cpu() {
-  const std::string flags = cpu_line("flags");
+  const std::string flags = " " + cpu_field("flags") + " ";
   std::string sets;
   for (const char* set : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) {
     if (flags.find(" " + std::string(set) + " ") != std::string::npos) {
@@ -50,7 +41,7 @@ void look_at_cpu() {
   finding(
       !sets.empty(),
       fmt::format(
-          "CPU:{}, {} usable, instruction sets:{}", cpu_line("model name"),
+          "CPU: {}, {} usable, instruction sets:{}", cpu_field("model name"),
           usable_cpus(), sets.empty() ? " none of avx2 and later" : sets),
       "none for this CPU; tandem runs slowly");
 }

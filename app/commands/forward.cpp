@@ -11,22 +11,18 @@ namespace {
 
 [[noreturn]] void become_worker(
     const std::string& name, const Arguments& arguments,
-    const std::string& worker = worker_path()) {
-  std::vector<std::string> command = {worker, name};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  exec_program(command, rank_variables(1));
+    const DeviceChoice& device = {DeviceChoice::Kind::cpu}) {
+  exec_program(worker_command({name}, arguments, device), rank_variables(1));
 }
 
 }  // namespace
 
 int run_eval(const Arguments& arguments) {
-  become_worker(
-      "eval", arguments, worker_path(parse_eval(arguments).config.exec.device));
+  become_worker("eval", arguments, parse_eval(arguments).config.exec.device);
 }
 
 int run_predict(const Arguments& arguments) {
-  become_worker(
-      "predict", arguments, worker_path(parse_predict(arguments).config.exec.device));
+  become_worker("predict", arguments, parse_predict(arguments).config.exec.device);
 }
 
 int run_data(const Arguments& arguments) {

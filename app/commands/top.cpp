@@ -2,9 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <sstream>
 #include <thread>
 

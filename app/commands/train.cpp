@@ -24,13 +24,6 @@ namespace tandem::app {
 
 namespace {
 
-std::vector<std::string> worker_command(
-    const RunConfig& config, const Arguments& arguments) {
-  std::vector<std::string> command = {worker_path(config.exec.device), "train"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
-}
-
 // Throws ConfigError if --nproc or --nnodes contradicts another launcher's number of
 // ranks. The recipe's nproc has no effect under another launcher, so it is not checked.
 void check_world(
@@ -103,7 +96,7 @@ void warn_of_flags_without_effect(const RunConfig& config) {
     warn_of_flags_without_effect(config);
   }
   exec_program(
-      worker_command(config, arguments),
+      worker_command({"train"}, arguments, config.exec.device),
       rank_variables(env.local_world_size, config.exec.threads));
 }
 
@@ -135,7 +128,7 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
     const RunConfig& config, const Arguments& arguments, Variables variables) {
   const auto more = rank_variables(config.num_ranks_here(), config.exec.threads);
   variables.insert(variables.end(), more.begin(), more.end());
-  exec_program(worker_command(config, arguments), variables);
+  exec_program(worker_command({"train"}, arguments, config.exec.device), variables);
 }
 
 LaunchOptions launch_options(const RunConfig& config) {
@@ -189,7 +182,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
     become_only_worker(config, arguments, variables);
   }
   LaunchOptions options = launch_options(config);
-  options.command = worker_command(config, arguments);
+  options.command = worker_command({"train"}, arguments, config.exec.device);
   options.variables = variables;
   launch_ranks(options);
 }

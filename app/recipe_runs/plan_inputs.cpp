@@ -22,13 +22,10 @@ namespace {
 constexpr int kMostNodes = 1'000'000;
 constexpr double kBenchTimeoutSeconds = 600;
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) {
-    parts.push_back(part);
-  }
-  if (text.empty() || text.back() == separator) {
+// Splits a text at commas; the last part may be empty.
+std::vector<std::string> split_list(const std::string& text) {
+  auto parts = split(text, ',');
+  if (text.empty() || text.back() == ',') {
     parts.emplace_back();
   }
   return parts;
@@ -248,7 +245,7 @@ PlanInputs inputs_from_run(
 
 std::vector<GradientBucket> parse_buckets(const std::string& text) {
   std::vector<GradientBucket> buckets;
-  for (const auto& part : split(text, ',')) {
+  for (const auto& part : split_list(text)) {
     const size_t at = part.find('@');
     GradientBucket bucket;
     if (at == std::string::npos || !read_number(part.substr(0, at), bucket.bytes) ||
@@ -277,7 +274,7 @@ std::vector<int> parse_nodes(const std::string& text) {
   const size_t dots = text.find("..");
   std::vector<int> nodes;
   if (dots == std::string::npos) {
-    for (const auto& part : split(text, ',')) {
+    for (const auto& part : split_list(text)) {
       nodes.push_back(number(part));
     }
     return nodes;

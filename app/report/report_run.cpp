@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <sstream>
 
 #include "app/report/row_values.h"
 #include "tandem/base/files.h"

@@ -12,7 +12,6 @@
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/agreement/precision.h"

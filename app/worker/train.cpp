@@ -1,5 +1,3 @@
-#include <ATen/ops/full.h>
-
 #include "app/command_line.h"
 #include "app/run_command_line.h"
 #include "app/train_flags.h"
@@ -10,6 +8,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/comm/backends/device.h"
 #include "tandem/comm/backends/thread.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/comm/join/join.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/train/assembly.h"
@@ -44,8 +43,9 @@ Placement agreed(Placement mine, const RunConfig& config, Communicator& comm) {
   if (config.exec.device.kind != DeviceChoice::Kind::automatic) {
     return mine;
   }
-  const auto all = comm.stack(at::full({1}, mine.device ? 1 : 0, at::kLong), "device");
-  if (mine.device && all.sum().item<int64_t>() < comm.size()) {
+  const bool all_have =
+      reduce_count(mine.device ? 1 : 0, ReduceOp::min, "device", comm) == 1;
+  if (mine.device && !all_have) {
     log_info("[device] the ranks use the CPU, because not every rank has a GPU");
     return {};
   }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tandem/base/files.h"
@@ -26,6 +27,16 @@ std::string host_identity() {
     }
   }
   return identity;
+}
+
+std::string cpu_field(const std::string& name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) {
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+    }
+  }
+  return "";
 }
 
 int count_gpus() {

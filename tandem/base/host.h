@@ -12,6 +12,10 @@ std::string host_name();
 /// each other's process ids and network addresses.
 std::string host_identity();
 
+/// Returns a field of the first CPU in /proc/cpuinfo, such as "model name"; "" if there
+/// is no such field.
+std::string cpu_field(const std::string& name);
+
 /// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,
 /// or as many as CUDA_VISIBLE_DEVICES lists.
 int count_gpus();

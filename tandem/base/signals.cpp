@@ -6,7 +6,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
-#include <initializer_list>
 #include <string>
 #include <system_error>
 #include <thread>

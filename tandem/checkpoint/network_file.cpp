@@ -5,10 +5,8 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"

@@ -1,14 +1,13 @@
 #include "tandem/checkpoint/rank_files.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/tensor_list.h"
 
@@ -16,14 +15,7 @@ namespace tandem {
 
 namespace {
 
-constexpr int kTag = 1;
 constexpr const char* kStrategy = "strategy";
-
-// Returns a tensor of at least `bytes` bytes. Its elements have 8 bytes, because some
-// backends limit the number of elements.
-at::Tensor words_for(int64_t bytes) {
-  return at::zeros({(bytes + 7) / 8}, at::kLong);
-}
 
 }  // namespace
 
@@ -37,28 +29,10 @@ std::vector<std::string> gather_rank_files(
   const std::string mine =
       tensors.empty() ? ""
                       : unhashed_safetensors_bytes({tensors, {{kStrategy, strategy}}});
-  const auto sizes = comm.stack(
-      at::full({1}, static_cast<int64_t>(mine.size()), at::kLong), "rank state");
-  if (sizes.sum().item<int64_t>() == 0) {
-    return {};
-  }
-  if (comm.rank() != 0) {
-    if (!mine.empty()) {
-      const auto words = words_for(static_cast<int64_t>(mine.size()));
-      std::memcpy(words.data_ptr(), mine.data(), mine.size());
-      comm.send(words, 0, kTag, "rank state")->wait();
-    }
-    return {};
-  }
-  std::vector<std::string> files = {mine};
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    const auto size = sizes.data_ptr<int64_t>()[rank];
-    const auto words = words_for(size);
-    if (size > 0) {
-      comm.recv(words, rank, kTag, "rank state")->wait();
-    }
-    files.emplace_back(
-        static_cast<const char*>(words.data_ptr()), static_cast<size_t>(size));
+  auto files = gather_texts(mine, "rank state", comm);
+  if (std::all_of(
+          files.begin(), files.end(), [](const auto& file) { return file.empty(); })) {
+    files.clear();
   }
   return files;
 }
@@ -75,9 +49,7 @@ bool load_rank_file(
     file = parse_rank_file(read_file(path), path, listed->second);
   }
   const bool fits = tensors.empty() || file.metadata[kStrategy] == strategy;
-  auto present = at::full({1}, fits ? 1 : 0, at::kLong);
-  comm.all_reduce(present, ReduceOp::min, "rank state")->wait();
-  if (present.item<int64_t>() == 0) {
+  if (reduce_count(fits ? 1 : 0, ReduceOp::min, "rank state", comm) == 0) {
     return false;
   }
   check_fits("checkpoint", path, file.tensors, tensors, Fit::complete);

@@ -19,6 +19,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/core/torch_compat.h"
@@ -31,16 +32,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kFormatVersion = 1;
-
-std::string cpu_field(const std::string& name) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name, 0) == 0) {
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-    }
-  }
-  return "";
-}
 
 std::vector<std::string> instruction_sets() {
   std::istringstream words(cpu_field("flags"));

@@ -227,7 +227,14 @@ SafetensorsFile ready_to_write(SafetensorsFile content) {
   return file;
 }
 
-std::string bytes_of(const SafetensorsFile& file) {
+}  // namespace
+
+std::string safetensors_hash(const SafetensorsFile& file) {
+  return ready_to_write(file).metadata.at(kHashKey);
+}
+
+std::string unhashed_safetensors_bytes(const SafetensorsFile& content) {
+  const SafetensorsFile file = contiguous(content);
   const std::string header = header_of(file);
   const uint64_t length = header.size();
   std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -236,20 +243,6 @@ std::string bytes_of(const SafetensorsFile& file) {
     bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
   }
   return bytes;
-}
-
-}  // namespace
-
-std::string safetensors_hash(const SafetensorsFile& file) {
-  return ready_to_write(file).metadata.at(kHashKey);
-}
-
-std::string safetensors_bytes(const SafetensorsFile& content) {
-  return bytes_of(ready_to_write(content));
-}
-
-std::string unhashed_safetensors_bytes(const SafetensorsFile& content) {
-  return bytes_of(contiguous(content));
 }
 
 std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {

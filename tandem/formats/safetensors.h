@@ -26,9 +26,6 @@ struct SafetensorsFile {
 /// cannot be written.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
-/// Returns the bytes that write_safetensors() would write.
-std::string safetensors_bytes(const SafetensorsFile& file);
-
 /// Returns the bytes of a file without the metadata entry "sha256", for callers that
 /// add the entry later.
 std::string unhashed_safetensors_bytes(const SafetensorsFile& file);

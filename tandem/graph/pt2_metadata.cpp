@@ -1,7 +1,5 @@
 #include "tandem/graph/pt2_metadata.h"
 
-#include <cctype>
-
 #include "tandem/graph/pt2_json.h"
 
 namespace tandem {

@@ -2,7 +2,6 @@
 
 #include <cctype>
 #include <string_view>
-#include <vector>
 
 namespace tandem {
 

@@ -35,34 +35,14 @@ constexpr int kRegisters = 32;
 constexpr int kRegisters = 16;
 #endif
 
+// Vectors of L values.
 template <int L>
-struct Vectors;
-
-template <>
-struct Vectors<16> {
-  using Floats __attribute__((vector_size(64))) = float;
-  using Ints __attribute__((vector_size(64))) = int32_t;
-  using Words __attribute__((vector_size(64))) = uint32_t;
-  using Halves __attribute__((vector_size(32))) = uint16_t;
-  using Bytes __attribute__((vector_size(16))) = uint8_t;
-};
-
-template <>
-struct Vectors<8> {
-  using Floats __attribute__((vector_size(32))) = float;
-  using Ints __attribute__((vector_size(32))) = int32_t;
-  using Words __attribute__((vector_size(32))) = uint32_t;
-  using Halves __attribute__((vector_size(16))) = uint16_t;
-  using Bytes __attribute__((vector_size(8))) = uint8_t;
-};
-
-template <>
-struct Vectors<4> {
-  using Floats __attribute__((vector_size(16))) = float;
-  using Ints __attribute__((vector_size(16))) = int32_t;
-  using Words __attribute__((vector_size(16))) = uint32_t;
-  using Halves __attribute__((vector_size(8))) = uint16_t;
-  using Bytes __attribute__((vector_size(4))) = uint8_t;
+struct Vectors {
+  using Floats __attribute__((vector_size(4 * L))) = float;
+  using Ints __attribute__((vector_size(4 * L))) = int32_t;
+  using Words __attribute__((vector_size(4 * L))) = uint32_t;
+  using Halves __attribute__((vector_size(2 * L))) = uint16_t;
+  using Bytes __attribute__((vector_size(L))) = uint8_t;
 };
 
 // A type for the number N. Passed to a lambda, it makes N a compile-time constant.

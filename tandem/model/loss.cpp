@@ -14,7 +14,6 @@
 #include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"

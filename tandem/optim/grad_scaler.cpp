@@ -3,10 +3,8 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <utility>
 
 #include "tandem/base/error.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
@@ -67,6 +68,8 @@ struct StrategyParts {
 /// Each rank has one strategy object.
 class Strategy {
  public:
+  Strategy(StrategyOptions options, const StrategyParts& parts)
+      : options_(std::move(options)), parts_(parts) {}
   virtual ~Strategy() = default;
 
   /// Compares the ranks' layouts, then copies rank 0's parameters, buffers and
@@ -91,7 +94,7 @@ class Strategy {
 
   /// Returns the sums of one batch, as train_step(), but in evaluation mode and without
   /// gradients.
-  virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
+  virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context);
 
   /// Called after the last step of an epoch, before the evaluation. `last` is true if
   /// no step follows. If the evaluation ends the run, the trainer also calls
@@ -99,7 +102,9 @@ class Strategy {
   virtual void end_epoch(bool /*last*/) {}
 
   /// Returns the part of the data that this rank reads.
-  virtual DataShard data_shard() const = 0;
+  virtual DataShard data_shard() const {
+    return {parts_.comm.size(), parts_.comm.rank()};
+  }
   /// Returns the relation between the ranks' parameters.
   virtual Consistency consistency() const = 0;
 
@@ -169,6 +174,10 @@ class Strategy {
   virtual std::map<std::string, std::vector<double>> measurements() {
     return {};
   }
+
+ protected:
+  const StrategyOptions options_;
+  StrategyParts parts_;
 };
 
 /// Returns whether another rank updates this rank's parameters, as for workers of the

@@ -1,18 +1,15 @@
 #include "tandem/train/evaluation.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/sum.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/data/class_names.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
@@ -51,12 +48,11 @@ class StopWatch {
     if (batches < next_) {
       return false;
     }
-    const auto mine = at::empty({2}, at::kLong);
-    mine.data_ptr<int64_t>()[0] = stop_() ? 1 : 0;
-    mine.data_ptr<int64_t>()[1] = batches_until_next(batches);
-    const auto all = comm_.stack(mine, "evaluation ends");
-    next_ = batches + all[0][1].item<int64_t>();
-    return all.select(1, 0).sum().item<int64_t>() > 0;
+    const auto rows = exchange_numbers(
+        {stop_() ? 1 : 0, batches_until_next(batches)}, "evaluation ends", comm_);
+    next_ = batches + rows[0][1];
+    return std::any_of(
+        rows.begin(), rows.end(), [](const auto& row) { return row[0] != 0; });
   }
 
  private:
@@ -74,12 +70,6 @@ class StopWatch {
   Clock::time_point start_ = Clock::now();
   int64_t next_ = 1;
 };
-
-int64_t most_of_all_ranks(int64_t mine, Communicator& comm) {
-  auto most = at::full({1}, mine, at::kLong);
-  comm.all_reduce(most, ReduceOp::max, "evaluation")->wait();
-  return most.item<int64_t>();
-}
 
 // Returns null on a rank without samples.
 std::unique_ptr<Loader> make_loader(
@@ -236,7 +226,8 @@ std::optional<TestReport> evaluate_unless(
     int64_t limit_batches) {
   strategy.before_evaluation();
   const auto loader = make_loader(strategy.data_shard(), dataset, std::move(options));
-  const int64_t all = most_of_all_ranks(loader ? loader->num_batches() : 0, comm);
+  const int64_t all = reduce_count(
+      loader ? loader->num_batches() : 0, ReduceOp::max, "evaluation", comm);
   const int64_t count = limit_batches > 0 ? std::min(all, limit_batches) : all;
   StopWatch watch(comm, stop);
   const StepContext context = evaluation_context();

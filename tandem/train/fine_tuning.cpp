@@ -1,12 +1,12 @@
 #include "tandem/train/fine_tuning.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/config/name_patterns.h"
 #include "tandem/formats/tensor_list.h"
 
@@ -80,11 +80,10 @@ GroupedParameters group_parameters(
 }
 
 int64_t find_first_trained_stage(const Model& stage, Communicator& comm) {
-  const auto mine = at::full({1}, has_trainable(stage.parameters()) ? 1 : 0, at::kLong);
-  const auto all = comm.stack(mine, "trained stages");
   // The first ranks are the stages of the first pipeline.
-  const auto* trained = all.data_ptr<int64_t>();
-  return std::find(trained, trained + comm.size(), 1) - trained;
+  return reduce_count(
+      has_trainable(stage.parameters()) ? comm.rank() : comm.size(), ReduceOp::min,
+      "trained stages", comm);
 }
 
 }  // namespace tandem

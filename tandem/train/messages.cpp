@@ -6,6 +6,8 @@
 
 namespace tandem {
 
+namespace {
+
 std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm) {
@@ -27,6 +29,26 @@ std::string describe_run(
       comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
                 : "");
+}
+
+}  // namespace
+
+std::vector<std::string> describe_start(
+    const RunConfig& config, const Dataset& train, const Assembly& parts,
+    bool sends_batches, Communicator& comm) {
+  std::vector<std::string> lines = {describe_run(config, train, parts, comm)};
+  if (!parts.executor_passed_over.empty()) {
+    lines.push_back(fmt::format(
+        "executor {}: {}", name_of(parts.executor->kind()),
+        parts.executor_passed_over));
+  }
+  if (sends_batches) {
+    lines.push_back(fmt::format(
+        "data: the images stay in main memory, because they need more than half of the "
+        "free memory of {}; each batch is copied there",
+        parts.arenas->device().str()));
+  }
+  return lines;
 }
 
 std::string describe_scaling(const Summary& summary) {

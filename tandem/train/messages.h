@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
@@ -14,11 +15,11 @@
 
 namespace tandem {
 
-/// Returns the first line that a run prints: model, data, ranks, and the values chosen
-/// for `auto`. Collective.
-std::string describe_run(
+/// Returns the first lines that a run prints: model, data, ranks, and the values chosen
+/// for `auto`. `sends_batches` is TrainingBatches::sends_batches(). Collective.
+std::vector<std::string> describe_start(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
-    Communicator& comm);
+    bool sends_batches, Communicator& comm);
 
 /// Returns a line with the number of steps that were skipped because gradients
 /// overflowed, and with the loss scale.

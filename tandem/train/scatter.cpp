@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <sstream>
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"

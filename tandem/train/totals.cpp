@@ -1,12 +1,10 @@
 #include "tandem/train/totals.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-
 #include <algorithm>
 #include <map>
 #include <vector>
 
+#include "tandem/comm/exchange.h"
 #include "tandem/comm/rpc/rpc.h"
 #include "tandem/optim/grad_scaler.h"
 
@@ -18,19 +16,20 @@ bool is_sharded(const Assembly& parts) {
   return parts.strategy->consistency() == Consistency::sharded;
 }
 
-double sum_over_ranks(double mine, const char* label, Communicator& comm) {
-  auto sum = at::full({1}, mine, at::kDouble);
-  comm.all_reduce(sum, ReduceOp::sum, label)->wait();
-  return sum.item<double>();
+// Returns the number of bytes of gradients that this rank reduces in a step. With a
+// comm_hook, each value has 2 bytes.
+double gradient_bytes(const RunConfig& config, const Assembly& parts) {
+  double bytes = 0;
+  const auto& gradients = parts.arenas->gradients();
+  for (const auto& range : gradients.layout().trainable_ranges()) {
+    const auto size = gradients.segment(range.segment).element_size();
+    const auto sent = config.strategy.comm_hook == CommHook::none ? size : 2;
+    bytes += static_cast<double>(range.size() * static_cast<int64_t>(sent));
+  }
+  return bytes;
 }
 
 }  // namespace
-
-double largest_over_ranks(double mine, Communicator& comm) {
-  auto largest = at::full({1}, mine, at::kDouble);
-  comm.all_reduce(largest, ReduceOp::max, "largest")->wait();
-  return largest.item<double>();
-}
 
 ParameterCount count_parameters(const Assembly& parts, Communicator& comm) {
   ParameterCount count;
@@ -43,7 +42,8 @@ ParameterCount count_parameters(const Assembly& parts, Communicator& comm) {
   }
   const int64_t replicas = parts.strategy->data_shard().num_shards;
   for (int64_t* number : {&count.all, &count.frozen}) {
-    const double sum = sum_over_ranks(static_cast<double>(*number), "parameters", comm);
+    const double sum =
+        reduce_number(static_cast<double>(*number), ReduceOp::sum, "parameters", comm);
     *number = static_cast<int64_t>(sum) / replicas;
   }
   return count;
@@ -74,26 +74,13 @@ CommStats traffic(const Assembly& parts, const Communicator& comm) {
   return sum;
 }
 
-double gradient_bytes(const RunConfig& config, const Assembly& parts) {
-  double bytes = 0;
-  const auto& gradients = parts.arenas->gradients();
-  for (const auto& range : gradients.layout().trainable_ranges()) {
-    const auto size = gradients.segment(range.segment).element_size();
-    const auto sent = config.strategy.comm_hook == CommHook::none ? size : 2;
-    bytes += static_cast<double>(range.size() * static_cast<int64_t>(sent));
-  }
-  return bytes;
-}
-
-double mean_bytes(const Assembly& parts, Communicator& comm) {
-  const auto mine = static_cast<double>(traffic(parts, comm).bytes);
-  return sum_over_ranks(mine, "traffic", comm) / comm.size();
-}
-
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm) {
   summary.gradient_bytes = gradient_bytes(config, parts);
-  summary.bytes_sent_per_rank = mean_bytes(parts, comm);
+  summary.bytes_sent_per_rank = reduce_number(
+                                    static_cast<double>(traffic(parts, comm).bytes),
+                                    ReduceOp::sum, "traffic", comm) /
+                                comm.size();
   summary.world_size = comm.size();
   summary.backend = comm.backend();
   summary.executor = parts.executor->kind();
@@ -108,20 +95,19 @@ void add_totals(
 
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm) {
   const bool own_process = kind == RankKind::process || comm.rank() == 0;
-  return sum_over_ranks(own_process ? mib_of_this_process : 0, "memory", comm);
+  return reduce_number(
+      own_process ? mib_of_this_process : 0, ReduceOp::sum, "memory", comm);
 }
 
 std::optional<double> total_device_memory(
     std::optional<int64_t> bytes, at::Device device, RankKind kind,
     Communicator& comm) {
-  const auto mine = at::empty({2}, at::kLong);
-  mine.data_ptr<int64_t>()[0] = device.index();
-  mine.data_ptr<int64_t>()[1] = bytes.value_or(-1);
-  const auto all = comm.stack(mine, "device memory");
+  const auto rows =
+      exchange_numbers({device.index(), bytes.value_or(-1)}, "device memory", comm);
   // Peak memory of each device, in bytes, by process and device index.
   std::map<std::pair<int, int64_t>, int64_t> peaks;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto* row = all.data_ptr<int64_t>() + 2 * rank;
+    const auto& row = rows[static_cast<size_t>(rank)];
     if (row[1] >= 0) {
       auto& peak = peaks[{kind == RankKind::process ? rank : 0, row[0]}];
       peak = std::max(peak, row[1]);

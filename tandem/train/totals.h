@@ -30,22 +30,11 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm);
 /// rank.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
-/// Returns the number of bytes of gradients that this rank reduces in a step. With a
-/// comm_hook, each value has 2 bytes.
-double gradient_bytes(const RunConfig& config, const Assembly& parts);
-
-/// Returns the number of bytes of the tensors that a rank has communicated, as the mean
-/// over the ranks. Collective.
-double mean_bytes(const Assembly& parts, Communicator& comm);
-
 /// Sets the fields of `summary` that need all ranks: bytes sent per rank, number of
 /// ranks, hash of the parameters and loss scale. Also sets the backend, the executor
 /// and the choice of OptimizerState. Collective.
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
-
-/// Returns the largest value of `mine` over all ranks. Collective.
-double largest_over_ranks(double mine, Communicator& comm);
 
 /// Returns the sum of the peak memory of all rank processes, in MiB. Thread ranks are
 /// one process. Collective.

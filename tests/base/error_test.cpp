@@ -72,7 +72,7 @@ TEST(ExitCode, IsOneForUnknownCodesOfOtherProcesses) {
   }
   EXPECT_THROW(throw_for_exit_code(2, "x"), ConfigError);
   EXPECT_THROW(throw_for_exit_code(75, "x"), StoppedError);
-  EXPECT_EQ(message_of<Error>([] { throw_for_exit_code(7, "x"); }), "x");
+  EXPECT_EQ(error_of<Error>([] { throw_for_exit_code(7, "x"); }), "x");
 }
 
 TEST(ExitCode, IsTwoForMisuseOnly) {

@@ -78,7 +78,7 @@ TEST(FileLock, CreatesItsDirectory) {
 TEST(FileLock, ReportsAPathThatCannotBeLocked) {
   const Scratch directory;
   EXPECT_THAT(
-      message_of<DataError>([&] { const FileLock lock(directory.path(), kLong); }),
+      error_of<DataError>([&] { const FileLock lock(directory.path(), kLong); }),
       AllOf(
           HasSubstr("cannot lock"),
           EndsWith("Is a directory; choose a place that you may use")));
@@ -89,7 +89,7 @@ TEST(FileLock, TimesOutAndNamesTheHolder) {
   const Scratch directory;
   const std::string path = directory / "lock";
   const FileLock holder(path, kLong);
-  const auto message = message_of<DataError>(
+  const auto message = error_of<DataError>(
       [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); });
   EXPECT_THAT(message, HasSubstr("process " + std::to_string(getpid()) + " on host "));
   EXPECT_THAT(message, AllOf(HasSubstr("for 0.05 s"), HasSubstr("--timeout-seconds")));

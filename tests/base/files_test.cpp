@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "tandem/base/process.h"
 #include "tests/base/test_tools.h"
 
@@ -47,7 +45,7 @@ TEST(ReadFile, ReadsAtMostTheLimit) {
   replace_file(directory / "five", "12345");
   EXPECT_EQ(read_file(directory / "five", 5), "12345");
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file(directory / "five", 4); }),
+      error_of<DataError>([&] { read_file(directory / "five", 4); }),
       AllOf(HasSubstr("five'"), HasSubstr("more than 4 bytes")));
   EXPECT_THROW(read_file("/dev/zero", 1 << 20), DataError);
 }
@@ -56,20 +54,20 @@ TEST(ReadFile, ReportsPathAndReason) {
   const Scratch directory;
   const std::string missing = directory / "missing";
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file(missing); }),
+      error_of<DataError>([&] { read_file(missing); }),
       AllOf(StartsWith("[files]"), HasSubstr(missing), HasSubstr("No such file")));
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file(directory.path()); }),
+      error_of<DataError>([&] { read_file(directory.path()); }),
       AllOf(HasSubstr(directory.path()), HasSubstr("Is a directory; name a file")));
   const std::string long_name = directory / (std::string(300, 'x'));
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file(long_name); }),
+      error_of<DataError>([&] { read_file(long_name); }),
       AllOf(HasSubstr(long_name), HasSubstr("too long")));
 }
 
 TEST(ReadFile, DistinguishesAReadErrorFromAnEmptyFile) {
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file("/proc/self/mem"); }),
+      error_of<DataError>([&] { read_file("/proc/self/mem"); }),
       HasSubstr("Input/output error"));
 }
 
@@ -127,7 +125,7 @@ TEST(ReplaceFile, KeepsTheOldFileWhenTheWriterThrows) {
     throw std::runtime_error("the model is gone");
   };
   EXPECT_EQ(
-      message_of<std::runtime_error>([&] { replace_file(directory / "x", write); }),
+      error_of<std::runtime_error>([&] { replace_file(directory / "x", write); }),
       "the model is gone");
   EXPECT_EQ(read_file(directory / "x"), "old");
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
@@ -140,7 +138,7 @@ TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
   {
     const FileSizeLimit limit(1000);
     EXPECT_THAT(
-        message_of<DataError>([&] { replace_file(path, std::string(5000, 'x')); }),
+        error_of<DataError>([&] { replace_file(path, std::string(5000, 'x')); }),
         AllOf(StartsWith("[files] cannot write"), HasSubstr(path)));
   }
   EXPECT_EQ(read_file(path), "old");
@@ -151,7 +149,7 @@ TEST(ReplaceFile, ReportsAMissingDirectory) {
   const Scratch directory;
   const std::string path = directory / "missing/x";
   EXPECT_THAT(
-      message_of<DataError>([&] { replace_file(path, "text"); }),
+      error_of<DataError>([&] { replace_file(path, "text"); }),
       AllOf(HasSubstr("'" + path + "'"), HasSubstr("No such file")));
   EXPECT_THAT(list_directory(directory.path()), IsEmpty());
 }
@@ -160,7 +158,7 @@ TEST(ReplaceFile, DoesNotReplaceADirectory) {
   const Scratch directory;
   make_directories(directory / "x/inside");
   EXPECT_THAT(
-      message_of<DataError>([&] { replace_file(directory / "x", "text"); }),
+      error_of<DataError>([&] { replace_file(directory / "x", "text"); }),
       HasSubstr(directory / "x"));
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
   EXPECT_TRUE(file_exists(directory / "x/inside"));
@@ -199,7 +197,7 @@ TEST(WriteAll, AdvisesToFreeSpaceOnAFullDisk) {
   const int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(fd, 0);
   EXPECT_EQ(
-      message_of<DataError>([&] { write_all(fd, "text", 4, "checkpoint"); }),
+      error_of<DataError>([&] { write_all(fd, "text", 4, "checkpoint"); }),
       "[files] cannot write 'checkpoint': No space left on device; free some space");
   close(fd);
 }
@@ -217,7 +215,7 @@ TEST(MakeDirectories, ReportsAFileInThePath) {
   replace_file(directory / "a", "text");
   for (const auto* path : {"a", "a/b"}) {
     EXPECT_THAT(
-        message_of<DataError>([&] { make_directories(directory / path); }),
+        error_of<DataError>([&] { make_directories(directory / path); }),
         AllOf(HasSubstr(directory / path), HasSubstr("Not a directory")));
   }
 }
@@ -242,7 +240,7 @@ TEST(ListDirectory, SortsNames) {
 
 TEST(ListDirectory, ReportsAMissingDirectory) {
   EXPECT_THAT(
-      message_of<DataError>([] { list_directory("/missing/place"); }),
+      error_of<DataError>([] { list_directory("/missing/place"); }),
       AllOf(HasSubstr("/missing/place"), HasSubstr("No such file")));
 }
 
@@ -270,7 +268,7 @@ TEST(CacheDirectory, DependsOnTheEnvironment) {
   setenv("HOME", "", 1);
   EXPECT_FALSE(has_cache_directory());
   EXPECT_THAT(
-      message_of<ConfigError>([] { cache_directory(); }),
+      error_of<ConfigError>([] { cache_directory(); }),
       HasSubstr("XDG_CACHE_HOME and HOME are not set"));
   setenv("HOME", home.c_str(), 1);
   unsetenv("XDG_CACHE_HOME");

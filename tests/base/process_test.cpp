@@ -137,7 +137,7 @@ TEST(Process, LaterVariablesOverrideEarlierOnes) {
 
 TEST(Process, ReportsAProgramThatIsNotInPath) {
   EXPECT_THAT(
-      message_of<ConfigError>([] {
+      error_of<ConfigError>([] {
         const Process process({{"no-such-program-here"}, {}, false});
       }),
       AllOf(HasSubstr("'no-such-program-here'"), HasSubstr("PATH")));
@@ -148,7 +148,7 @@ TEST(Process, ReportsAFileThatCannotBeExecuted) {
   const std::string path = directory / "data";
   replace_file(path, "text");
   const auto refusal = [](const std::string& program) {
-    return message_of<ConfigError>([&] {
+    return error_of<ConfigError>([&] {
       const Process process({{program}, {}, false});
     });
   };

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "tests/base/test_tools.h"
 
@@ -23,7 +24,15 @@ std::optional<RankEnv> read(const Environment& environment) {
 }
 
 std::string refusal(const Environment& environment) {
-  return message_of<ConfigError>([&] { read(environment); });
+  return error_of<ConfigError>([&] { read(environment); });
+}
+
+// Source, rank, world size, local rank, local world size and node rank.
+using Place = std::tuple<std::string, int, int, int, int, int>;
+
+Place place_of(const RankEnv& env) {
+  return {env.source,           env.rank,     env.world_size, env.local_rank,
+          env.local_world_size, env.node_rank};
 }
 
 Environment with(Environment environment, const Environment& more) {
@@ -69,12 +78,7 @@ TEST(RankEnv, IsEmptyWithoutALauncher) {
 TEST(RankEnv, ReadsTorchrunsVariables) {
   const auto env = read(kTorchrun);
   ASSERT_TRUE(env);
-  EXPECT_EQ(env->source, "env");
-  EXPECT_EQ(env->rank, 5);
-  EXPECT_EQ(env->world_size, 8);
-  EXPECT_EQ(env->local_rank, 1);
-  EXPECT_EQ(env->local_world_size, 4);
-  EXPECT_EQ(env->node_rank, 2);
+  EXPECT_EQ(place_of(*env), Place("env", 5, 8, 1, 4, 2));
   EXPECT_EQ(env->master_addr, "node-a");
   EXPECT_EQ(env->master_port, 4567);
   EXPECT_EQ(env->store, "");
@@ -84,11 +88,7 @@ TEST(RankEnv, ReadsTorchrunsVariables) {
 TEST(RankEnv, NeedsOnlyRankAndWorldSize) {
   const auto env = read({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   ASSERT_TRUE(env);
-  EXPECT_EQ(env->rank, 1);
-  EXPECT_EQ(env->world_size, 2);
-  EXPECT_EQ(env->local_rank, 0);
-  EXPECT_EQ(env->local_world_size, 1);
-  EXPECT_EQ(env->node_rank, 0);
+  EXPECT_EQ(place_of(*env), Place("env", 1, 2, 0, 1, 0));
   EXPECT_EQ(env->master_addr, "127.0.0.1");
   EXPECT_EQ(env->master_port, 29500);
 }
@@ -103,11 +103,7 @@ TEST(RankEnv, DetectsTorchrunsAgentStore) {
 TEST(RankEnv, ReadsOpenMpisVariables) {
   const auto env = read(kOpenMpi);
   ASSERT_TRUE(env);
-  EXPECT_EQ(env->source, "openmpi");
-  EXPECT_EQ(env->rank, 3);
-  EXPECT_EQ(env->world_size, 6);
-  EXPECT_EQ(env->local_rank, 1);
-  EXPECT_EQ(env->local_world_size, 2);
+  EXPECT_EQ(place_of(*env), Place("openmpi", 3, 6, 1, 2, 0));
 }
 
 TEST(RankEnv, IgnoresOpenMpisRankOnTheNode) {
@@ -117,12 +113,7 @@ TEST(RankEnv, IgnoresOpenMpisRankOnTheNode) {
 TEST(RankEnv, ReadsSlurmsVariables) {
   const auto env = read(kSlurm);
   ASSERT_TRUE(env);
-  EXPECT_EQ(env->source, "slurm");
-  EXPECT_EQ(env->rank, 7);
-  EXPECT_EQ(env->world_size, 10);
-  EXPECT_EQ(env->local_rank, 1);
-  EXPECT_EQ(env->local_world_size, 2);
-  EXPECT_EQ(env->node_rank, 3);
+  EXPECT_EQ(place_of(*env), Place("slurm", 7, 10, 1, 2, 3));
 }
 
 TEST(RankEnv, SlurmsRanksOnOneNodeAreOnOneHost) {
@@ -228,12 +219,7 @@ TEST(RankEnv, AnInteractiveShellOfSrunIsNotARank) {
 TEST(RankEnv, ReadsPmisVariables) {
   const auto env = read(kPmi);
   ASSERT_TRUE(env);
-  EXPECT_EQ(env->source, "pmi");
-  EXPECT_EQ(env->rank, 2);
-  EXPECT_EQ(env->world_size, 4);
-  EXPECT_EQ(env->local_rank, 1);
-  EXPECT_EQ(env->local_world_size, 3);
-  EXPECT_EQ(env->node_rank, 0);
+  EXPECT_EQ(place_of(*env), Place("pmi", 2, 4, 1, 3, 0));
 }
 
 TEST(RankEnv, PrefersEnvThenOpenMpiThenSlurmThenPmi) {
@@ -327,12 +313,7 @@ TEST(RankEnv, RoundTripsThroughVariables) {
     const auto variables = to_variables(env);
     const auto again = read({variables.begin(), variables.end()});
     ASSERT_TRUE(again);
-    EXPECT_EQ(again->source, "env");
-    EXPECT_EQ(again->rank, 5);
-    EXPECT_EQ(again->world_size, 8);
-    EXPECT_EQ(again->local_rank, 1);
-    EXPECT_EQ(again->local_world_size, 4);
-    EXPECT_EQ(again->node_rank, 2);
+    EXPECT_EQ(place_of(*again), Place("env", 5, 8, 1, 4, 2));
     EXPECT_EQ(again->master_addr, "node-a");
     EXPECT_EQ(again->master_port, 4567);
     EXPECT_EQ(again->store, store);
@@ -352,17 +333,11 @@ TEST(UsableCpus, IsAtLeastOne) {
 }
 
 TEST(RankEnv, ALoopbackMasterMeansThatAllRanksAreOnThisHost) {
-  std::map<std::string, std::string> variables = {
+  const Environment here = {
       {"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}};
-  const auto get = [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
-  EXPECT_EQ(read_rank_env(get)->local_world_size, 3);
-  EXPECT_EQ(read_rank_env(get)->local_rank, 1);
-  variables["MASTER_ADDR"] = "node-a";
-  EXPECT_EQ(read_rank_env(get)->local_world_size, 1);
-  EXPECT_EQ(read_rank_env(get)->local_rank, 0);
+  EXPECT_EQ(place_of(*read(here)), Place("env", 1, 3, 1, 3, 0));
+  const auto elsewhere = read(with(here, {{"MASTER_ADDR", "node-a"}}));
+  EXPECT_EQ(place_of(*elsewhere), Place("env", 1, 3, 0, 1, 0));
 }
 
 }  // namespace tandem::rank_env_test

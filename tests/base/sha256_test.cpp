@@ -53,7 +53,7 @@ TEST(Sha256, HashesFiles) {
   }
   for (const auto& unreadable : {folder / "missing", folder.path()}) {
     EXPECT_THAT(
-        message_of<DataError>([&] { sha256_of_file(unreadable); }),
+        error_of<DataError>([&] { sha256_of_file(unreadable); }),
         testing::HasSubstr("cannot read '" + unreadable + "': "));
   }
 }

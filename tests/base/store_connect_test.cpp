@@ -33,7 +33,7 @@ TEST(StoreClient, ReportsAnAddressThatDoesNotAnswer) {
   const Scratch directory;
   const std::string address = "unix:" + directory / "store";
   EXPECT_THAT(
-      message_of<CommError>([&] { StoreClient(address, kShort); }),
+      error_of<CommError>([&] { StoreClient(address, kShort); }),
       AllOf(
           HasSubstr(address), HasSubstr("no server answers"),
           HasSubstr("MASTER_ADDR")));
@@ -42,7 +42,7 @@ TEST(StoreClient, ReportsAnAddressThatDoesNotAnswer) {
 TEST(StoreClient, RetriesAHostNameUntilTheTimeout) {
   const auto start = Clock::now();
   EXPECT_THAT(
-      message_of<CommError>(
+      error_of<CommError>(
           [&] { StoreClient("tcp:no-such-host.invalid:1", Milliseconds(300)); }),
       AllOf(HasSubstr("'no-such-host.invalid' does not resolve"), HasSubstr("0.3 s")));
   EXPECT_GE(Clock::now() - start, Milliseconds(250));
@@ -51,7 +51,7 @@ TEST(StoreClient, RetriesAHostNameUntilTheTimeout) {
 TEST(StoreServer, RetriesItsHostNameUntilTheTimeout) {
   const auto start = Clock::now();
   EXPECT_THAT(
-      message_of<ResolveError>([&] {
+      error_of<ResolveError>([&] {
         const StoreServer server("tcp:no-such-host.invalid:0", "", Milliseconds(300));
       }),
       AllOf(HasSubstr("no-such-host.invalid"), HasSubstr("0.3 s")));
@@ -70,7 +70,7 @@ TEST(Connect, TimesOutIfTheHostIsSilent) {
   EXPECT_FALSE(crowd.back());
   // Without a deadline the kernel tries for two minutes.
   EXPECT_THAT(
-      message_of<CommError>([&] { StoreClient(full.address, Milliseconds(300)); }),
+      error_of<CommError>([&] { StoreClient(full.address, Milliseconds(300)); }),
       HasSubstr("no server answers"));
 }
 
@@ -85,7 +85,7 @@ TEST(StoreClient, FailsSoonAfterTheServerEnds) {
   const std::string address = server->address();
   server.reset();
   EXPECT_THAT(
-      message_of<CommError>([&] { value.get(); }),
+      error_of<CommError>([&] { value.get(); }),
       AllOf(HasSubstr("never"), HasSubstr(address), HasSubstr("gone")));
   EXPECT_THROW(idle.set("key", "value"), CommError);
   EXPECT_THROW(idle.set("key", "value"), CommError);
@@ -104,7 +104,7 @@ TEST(StoreServer, StopsWhileClientsWait) {
 TEST(StoreServer, RejectsAnAddressInUse) {
   const StoreServer server("tcp:127.0.0.1:0");
   EXPECT_THAT(
-      message_of<ConfigError>([&] { const StoreServer second(server.address()); }),
+      error_of<ConfigError>([&] { const StoreServer second(server.address()); }),
       AllOf(HasSubstr(server.address()), HasSubstr("choose another port")));
 }
 
@@ -120,7 +120,7 @@ TEST(StoreServer, LeavesNoSocketFile) {
 
 TEST(StoreServer, RejectsAnAddressOfAnotherHost) {
   EXPECT_THAT(
-      message_of<ConfigError>([] { const StoreServer server("tcp:192.0.2.1:0"); }),
+      error_of<ConfigError>([] { const StoreServer server("tcp:192.0.2.1:0"); }),
       AllOf(
           HasSubstr("192.0.2.1"), HasSubstr("not an address of this host"),
           HasSubstr("--listen-all")));
@@ -149,7 +149,7 @@ TEST(StoreServer, RejectsAddressesOfUnknownForm) {
   for (const std::string address :
        {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {
     EXPECT_THAT(
-        message_of<ConfigError>([&] { const StoreServer server(address); }),
+        error_of<ConfigError>([&] { const StoreServer server(address); }),
         HasSubstr("'" + address + "'"));
     EXPECT_THROW(StoreClient(address, kShort), ConfigError) << address;
   }
@@ -159,14 +159,14 @@ TEST(StoreServer, RejectsInvalidPorts) {
   for (const std::string port : {"x", "65536", "99999", "-1", ""}) {
     const std::string address = "tcp:127.0.0.1:" + port;
     EXPECT_THAT(
-        message_of<ConfigError>([&] { const StoreServer server(address); }),
+        error_of<ConfigError>([&] { const StoreServer server(address); }),
         HasSubstr(address));
   }
 }
 
 TEST(StoreServer, RejectsASocketPathThatIsTooLong) {
   EXPECT_THAT(
-      message_of<ConfigError>(
+      error_of<ConfigError>(
           [&] { const StoreServer server("unix:/tmp/" + std::string(200, 'x')); }),
       HasSubstr("TMPDIR"));
 }

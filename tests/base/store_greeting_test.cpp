@@ -191,12 +191,11 @@ TEST(StoreServer, ReportsADifferenceToEveryRank) {
   auto value = std::async(
       std::launch::async, [&] { return waiting.get("never", Milliseconds(600'000)); });
   StoreClient other(server.address(), kLong);
-  const auto line =
-      message_of<ConfigError>([&] { other.greet(greeting(0, "node-b")); });
+  const auto line = error_of<ConfigError>([&] { other.greet(greeting(0, "node-b")); });
   EXPECT_THAT(line, HasSubstr("joined twice"));
-  EXPECT_EQ(message_of<ConfigError>([&] { value.get(); }), line);
+  EXPECT_EQ(error_of<ConfigError>([&] { value.get(); }), line);
   StoreClient late(server.address(), kLong);
-  EXPECT_EQ(message_of<ConfigError>([&] { late.greet(greeting(1, "node-c")); }), line);
+  EXPECT_EQ(error_of<ConfigError>([&] { late.greet(greeting(1, "node-c")); }), line);
   // Reports still arrive.
   late.set("failure/1", "2rso");
   EXPECT_EQ(server.get("failure/1"), "2rso");

@@ -8,7 +8,6 @@
 
 #include <future>
 #include <set>
-#include <thread>
 
 #include "tests/base/store_tools.h"
 
@@ -57,7 +56,7 @@ TEST(StoreHandshake, AnotherTokenIsDeniedImmediately) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   for (const std::string token : {"run 8", "", "run 7 ", "run"}) {
     EXPECT_THAT(
-        message_of<DeniedError>(
+        error_of<DeniedError>(
             [&] { StoreClient(server.address(), Milliseconds(600'000), token); }),
         AllOf(HasSubstr(server.address()), HasSubstr("--token-file")))
         << token;
@@ -165,7 +164,7 @@ TEST(StoreHandshake, AnotherVersionIsReported) {
     send_frame(peer, std::string(1, '\4'), Clock::now() + kLong);
   });
   EXPECT_THAT(
-      message_of<ConfigError>([&] { StoreClient(listener.address, kLong, "run 7"); }),
+      error_of<ConfigError>([&] { StoreClient(listener.address, kLong, "run 7"); }),
       AllOf(HasSubstr(listener.address), HasSubstr("version")));
   newer.get();
 }

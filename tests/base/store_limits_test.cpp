@@ -75,7 +75,7 @@ TEST(StoreLimits, TheTableHasALargestSize) {
       client.set("large/" + std::to_string(fit), large);
     }
   };
-  EXPECT_THAT(message_of<CommError>(fill), HasSubstr("full: it holds at most 64 MiB"));
+  EXPECT_THAT(error_of<CommError>(fill), HasSubstr("full: it holds at most 64 MiB"));
   // The fourth value would leave no room for the keys.
   EXPECT_EQ(fit, 3);
   EXPECT_THROW(client.compare_set("other", "", large), CommError);

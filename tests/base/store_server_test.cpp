@@ -105,7 +105,7 @@ TEST(StoreClient, RejectsAnswersThatAreNotNumbers) {
   {
     StoreClient client(listener.address, kLong, "run 7");
     EXPECT_THAT(
-        message_of<CommError>([&] { client.add("count", 1); }), HasSubstr("'many'"));
+        error_of<CommError>([&] { client.add("count", 1); }), HasSubstr("'many'"));
   }
   impostor.get();
 }

@@ -86,10 +86,10 @@ TEST_P(Store, WaitReturnsImmediatelyIfTheKeysExist) {
 
 TEST_P(Store, TimeoutNamesTheKeyAndKeepsTheConnection) {
   EXPECT_THAT(
-      message_of<CommError>([&] { client_.get("address/3", kShort); }),
+      error_of<CommError>([&] { client_.get("address/3", kShort); }),
       AllOf(HasSubstr("address/3"), HasSubstr("within 0.03 s")));
   EXPECT_THAT(
-      message_of<CommError>([&] {
+      error_of<CommError>([&] {
         client_.wait({"ready/1", "ready/2"}, kShort);
       }),
       HasSubstr("ready/1, ready/2"));
@@ -177,7 +177,7 @@ TEST_P(Store, KeepsFiveMegabytes) {
 TEST_P(Store, RejectsAValueLargerThanAFrame) {
   const std::string value(store_protocol::kMaxFrameBytes, 'x');
   EXPECT_THAT(
-      message_of<InternalError>([&] { client_.set("huge", value); }),
+      error_of<InternalError>([&] { client_.set("huge", value); }),
       AllOf(HasSubstr("huge"), HasSubstr("bytes")));
   expect_alive(client_);
 }
@@ -229,7 +229,7 @@ TEST_P(Store, OneClientServesManyThreads) {
 TEST_P(Store, RejectsAnotherRunsToken) {
   for (const std::string token : {"", "run 8", "run 77", "run"}) {
     EXPECT_THAT(
-        message_of<DeniedError>([&] { StoreClient(server_.address(), kShort, token); }),
+        error_of<DeniedError>([&] { StoreClient(server_.address(), kShort, token); }),
         AllOf(HasSubstr(server_.address()), HasSubstr("a different token")))
         << token;
   }

@@ -60,7 +60,7 @@ TEST_F(Token, AFileThatOthersCanReadIsRejected) {
   for (const mode_t mode : {0644, 0640, 0620, 0601, 0660, 0604}) {
     const auto path = file("abc", mode);
     EXPECT_THAT(
-        message_of<ConfigError>([&] { read_token(path); }),
+        error_of<ConfigError>([&] { read_token(path); }),
         AllOf(HasSubstr("expected 0600"), EndsWith("chmod 600 " + path)))
         << mode;
   }
@@ -71,31 +71,30 @@ TEST_F(Token, AFileOfAnotherUserIsRejected) {
   if (chown(path.c_str(), 1234, 1234) != 0) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
   }
-  EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(path); }), HasSubstr("user 1234"));
+  EXPECT_THAT(error_of<ConfigError>([&] { read_token(path); }), HasSubstr("user 1234"));
 }
 
 TEST_F(Token, AnEmptyFileIsRejected) {
   for (const std::string text : {"", "\n", " \t\n"}) {
     EXPECT_THAT(
-        message_of<ConfigError>([&] { read_token(file(text, 0600)); }),
+        error_of<ConfigError>([&] { read_token(file(text, 0600)); }),
         AllOf(HasSubstr("holds nothing"), HasSubstr("/dev/urandom")));
   }
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(file(std::string(5000, 'x'), 0600)); }),
+      error_of<ConfigError>([&] { read_token(file(std::string(5000, 'x'), 0600)); }),
       HasSubstr("4096"));
 }
 
 TEST_F(Token, APathThatIsNotAFileIsRejected) {
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(folder_ / "none"); }),
+      error_of<ConfigError>([&] { read_token(folder_ / "none"); }),
       AllOf(HasSubstr("none"), HasSubstr("No such file"), HasSubstr("umask 077")));
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(folder_.path()); }),
+      error_of<ConfigError>([&] { read_token(folder_.path()); }),
       HasSubstr("is not a file"));
   mkfifo((folder_ / "fifo").c_str(), 0600);
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(folder_ / "fifo"); }),
+      error_of<ConfigError>([&] { read_token(folder_ / "fifo"); }),
       HasSubstr("is not a file"));
 }
 
@@ -110,13 +109,13 @@ TEST_F(Token, TheFlagOverridesTheVariable) {
 
 TEST_F(Token, SeveralHostsNeedAToken) {
   EXPECT_THAT(
-      message_of<ConfigError>([] { path_of({}, false); }),
+      error_of<ConfigError>([] { path_of({}, false); }),
       AllOf(
           HasSubstr("umask 077; head -c 32 /dev/urandom | base64 > token"),
           HasSubstr("--token-file"), HasSubstr("TANDEM_TOKEN_FILE"),
           HasSubstr("--insecure")));
   EXPECT_THAT(
-      message_of<ConfigError>([] {
+      error_of<ConfigError>([] {
         path_of({"token", true}, false);
       }),
       HasSubstr("--insecure"));
@@ -166,7 +165,7 @@ TEST_F(Token, ADirectoryThatOthersCanEnterIsRejected) {
   mkdir(own_folder().c_str(), 0755);
   chmod(own_folder().c_str(), 0755);
   EXPECT_THAT(
-      message_of<ConfigError>([] { path_of({}, true); }),
+      error_of<ConfigError>([] { path_of({}, true); }),
       AllOf(HasSubstr("mode 0755"), HasSubstr("TMPDIR")));
 }
 
@@ -176,7 +175,7 @@ TEST_F(Token, ADirectoryOfAnotherUserIsRejected) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
   }
   EXPECT_THAT(
-      message_of<ConfigError>([] { path_of({}, true); }),
+      error_of<ConfigError>([] { path_of({}, true); }),
       AllOf(HasSubstr("belongs to user 1234"), HasSubstr("TMPDIR")));
 }
 

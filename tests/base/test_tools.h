@@ -13,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tests/core/expect.h"
 #include "tests/scratch.h"
 
 namespace tandem {
@@ -35,19 +36,6 @@ class FileSizeLimit {
   rlimit before_{};
   sighandler_t handler_;
 };
-
-/// Returns the message of the `Expected` error that `act` throws. The test fails if
-/// `act` throws nothing.
-template <typename Expected, typename Act>
-std::string message_of(Act act) {
-  try {
-    act();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 /// Waits until `condition` is true, and returns true. Returns false if the condition is
 /// still false after 10 seconds or more.

@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"

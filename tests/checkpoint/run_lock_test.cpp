@@ -22,7 +22,7 @@ using testing::IsEmpty;
 class RunLocks : public testing::Test {
  protected:
   std::string refusal() const {
-    return message_of<ConfigError>([&] { const RunLock second(out_.path()); });
+    return error_of<ConfigError>([&] { const RunLock second(out_.path()); });
   }
 
   const Scratch out_;

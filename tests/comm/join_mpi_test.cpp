@@ -7,8 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tandem/base/error.h"
 #include "tests/comm/mpi_ranks.h"
 #include "tests/core/expect.h"

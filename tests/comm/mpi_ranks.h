@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/comm/backends/mpi.h"
 #include "tandem/launch/mpirun.h"
 
@@ -37,10 +37,8 @@ inline std::string asan_options() {
 /// Returns the output of ranks without the lines of GoogleTest, so that a long log ends
 /// with the relevant part.
 inline std::string without_frames(const std::string& output) {
-  std::istringstream lines(output);
-  std::string line;
   std::string rest;
-  while (std::getline(lines, line)) {
+  for (const auto& line : split(output, '\n')) {
     if (!line.empty() && line[0] != '[' && line.find("Running main() from") != 0) {
       rest += line + "\n";
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tests/places.h"
 
 namespace tandem::architecture_test {
@@ -29,8 +30,7 @@ const std::map<std::string, int> kLayers = {
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex line("^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">]+)[\">]");
   std::vector<std::string> paths;
-  std::istringstream lines(text);
-  for (std::string one; std::getline(lines, one);) {
+  for (const auto& one : split(text, '\n')) {
     std::smatch found;
     if (std::regex_search(one, found, line)) {
       paths.push_back(found[1]);

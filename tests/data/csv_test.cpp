@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -13,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
+#include "tests/core/most_memory.h"
 #include "tests/scratch.h"
 
 namespace tandem::csv_test {
@@ -48,12 +47,6 @@ std::vector<uint32_t> bits_of(const std::vector<float>& values) {
   std::vector<uint32_t> bits(values.size());
   std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
   return bits;
-}
-
-int64_t most_memory_kb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
 }
 
 TEST(Csv, NumbersAndCategoriesAreReadRowByRow) {

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>

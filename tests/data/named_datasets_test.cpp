@@ -1,5 +1,4 @@
 #include "tandem/data/named_datasets.h"
-#include "tandem/data/idx_folder.h"
 #include "tandem/data/write_digits.h"
 
 #include <gmock/gmock.h>

@@ -65,4 +65,13 @@ inline SamplerOptions in_order(int64_t num_shards = 1, int64_t shard = 0) {
   return options;
 }
 
+/// Returns the label of each sample.
+inline std::vector<int64_t> labels_of(const Dataset& data) {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < data.size; ++i) {
+    labels.push_back(data.targets.integer(data.place_of(i)));
+  }
+  return labels;
+}
+
 }  // namespace tandem

@@ -11,7 +11,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -80,14 +79,6 @@ std::vector<float> values_of(const Dataset& data) {
     values.push_back(*reinterpret_cast<const float*>(data.inputs.at(data.place_of(i))));
   }
   return values;
-}
-
-std::vector<int64_t> labels_of(const Dataset& data) {
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < data.size; ++i) {
-    labels.push_back(data.targets.integer(data.place_of(i)));
-  }
-  return labels;
 }
 
 class DigitFormats : public Sources {

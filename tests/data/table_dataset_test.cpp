@@ -67,14 +67,6 @@ std::vector<float> floats(const Samples& samples) {
   return {first, first + samples.bytes.size() / sizeof(float)};
 }
 
-std::vector<int64_t> labels_of(const Dataset& data) {
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < data.size; ++i) {
-    labels.push_back(data.targets.integer(i));
-  }
-  return labels;
-}
-
 TEST_F(Table, ACategoryIsANumberForEachText) {
   const auto train = load(kTrain, "label");
   EXPECT_EQ(train.size, 4);

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/linspace.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/exec/stage_executor.h"
 #include "tests/core/expect.h"
+#include "tests/exec/rig.h"
 
 namespace tandem::compiled_test {
 
@@ -25,48 +25,6 @@ using testing::HasSubstr;
 // Tolerance relative to the largest element, for float32, another order of sums and
 // Winograd's transforms.
 constexpr double kTolerance = 2e-5;
-
-class SlotRecorder : public GradientSink {
- public:
-  void gradient_ready(size_t slot) override {
-    slots.push_back(slot);
-  }
-  std::vector<size_t> slots;
-};
-
-using MakeExecutor =
-    std::unique_ptr<StageExecutor> (*)(Model&, ModelArenas&, const StageOptions&);
-
-// A model with its arenas and executor.
-struct Rig {
-  std::unique_ptr<Model> model;
-  ModelArenas arenas;
-  SlotRecorder sink;
-  std::unique_ptr<StageExecutor> executor;
-
-  Rig(std::unique_ptr<Model> from, MakeExecutor make, const StageOptions& options = {})
-      : model(std::move(from)),
-        arenas(model->parameters(), model->buffers()),
-        executor(make(*model, arenas, options)) {}
-
-  at::Tensor step(const Batch& batch, const StepContext& context) {
-    const auto sums = executor->forward(0, batch, context).sums.tensor();
-    executor->backward(0, {}, context, sink);
-    return sums;
-  }
-};
-
-Batch images(const std::vector<int64_t>& shape, int64_t first, int64_t count) {
-  Batch batch;
-  const int64_t pixels = count * shape[0] * shape[1] * shape[2];
-  batch.inputs = (at::linspace(0, 900, pixels) + static_cast<double>(first))
-                     .sin()
-                     .view({count, shape[0], shape[1], shape[2]});
-  batch.targets = at::arange(first, first + count).remainder(10);
-  batch.first_position = first;
-  batch.global_count = count;
-  return batch;
-}
 
 StepContext context_of(bool training) {
   StepContext context;
@@ -127,7 +85,7 @@ class OnednnModel : public testing::TestWithParam<Case> {
     return options;
   }
   Batch batch(int64_t first, int64_t count) const {
-    return images(GetParam().shape, first, count);
+    return image_batch(GetParam().shape, first, count);
   }
 
   Rig compiled_{model(), &make_compiled_executor, stage()};
@@ -142,7 +100,7 @@ TEST_P(OnednnModel, StepsEqualAutogradWithChangingBatchSize) {
     expect_close(found, expected, "sums");
     expect_same_state(compiled_, eager_);
   }
-  EXPECT_EQ(compiled_.sink.slots.size(), eager_.sink.slots.size());
+  EXPECT_EQ(compiled_.recorder.slots().size(), eager_.recorder.slots().size());
 }
 
 TEST_P(OnednnModel, FirstBackwardOverwritesGradientsAndLaterOnesAdd) {
@@ -185,12 +143,12 @@ TEST_P(OnednnModel, TwoMicroBatchesMayBeInFlight) {
   for (Rig* rig : {&compiled_, &eager_}) {
     rig->executor->forward(0, batch(0, 6), context_of(true));
     rig->executor->forward(1, batch(20, 6), context_of(true));
-    rig->executor->backward(1, {}, context_of(true), rig->sink);
-    rig->executor->backward(0, {}, context_of(true), rig->sink);
+    rig->executor->backward(1, {}, context_of(true), rig->recorder);
+    rig->executor->backward(0, {}, context_of(true), rig->recorder);
   }
   expect_same_state(compiled_, eager_);
   EXPECT_THROW(
-      compiled_.executor->backward(0, {}, context_of(true), compiled_.sink),
+      compiled_.executor->backward(0, {}, context_of(true), compiled_.recorder),
       InternalError);
 }
 
@@ -233,7 +191,7 @@ std::map<std::string, at::Tensor> results_of(Rig& rig, const Batch& a, const Bat
   std::map<std::string, at::Tensor> results;
   results["sums"] = rig.step(a, context_of(true)) + rig.step(b, context_of(true));
   const Arena& gradients = rig.arenas.gradients();
-  for (const size_t slot : rig.sink.slots) {
+  for (const size_t slot : rig.recorder.slots()) {
     results["gradient of " + gradients.layout().slots()[slot].name] =
         gradients.view(slot);
   }
@@ -262,7 +220,7 @@ TEST_P(OnednnModel, FrozenLayersDoNotChangeTheOtherGradients) {
         trained += tensor.requires_grad() ? 1 : 0;
       }
       const auto found = results_of(rig, batch(0, 6), batch(9, 6));
-      EXPECT_EQ(rig.sink.slots.size(), 2 * trained) << way[0];
+      EXPECT_EQ(rig.recorder.slots().size(), 2 * trained) << way[0];
       for (const auto& [name, values] : found) {
         EXPECT_TRUE(values.equal(expected.at(name))) << name << ", frozen " << way[0];
       }
@@ -420,13 +378,13 @@ TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
     last.loss.kind = LossKind::nll;
     Rig front(make_layered_model(half(true), {}), makers[i], first);
     Rig back(make_layered_model(half(false), {}), makers[i], last);
-    Batch batch = images({1, 28, 28}, 0, 6);
+    Batch batch = image_batch({1, 28, 28}, 0, 6);
     const auto context = context_of(true);
     Batch middle = batch;
     middle.inputs = front.executor->forward(0, batch, context).output;
     EXPECT_EQ(back.executor->forward(0, middle, context).sums.values().samples, 6);
-    const auto grad = back.executor->backward(0, {}, context, back.sink);
-    EXPECT_FALSE(front.executor->backward(0, grad, context, front.sink).defined());
+    const auto grad = back.executor->backward(0, {}, context, back.recorder);
+    EXPECT_FALSE(front.executor->backward(0, grad, context, front.recorder).defined());
     last_gradient[i] = back.arenas.gradients().view(1).clone();
     first_gradient[i] = front.arenas.gradients().view(1).clone();
   }

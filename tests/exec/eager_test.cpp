@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/exec/stage_executor.h"
-#include "tests/exec/eager_rig.h"
+#include "tests/exec/rig.h"
 
 namespace tandem::eager_test {
 

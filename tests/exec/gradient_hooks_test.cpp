@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/exec/eager_rig.h"
+#include "tests/exec/rig.h"
 
 namespace tandem::gradient_hooks_test {
 

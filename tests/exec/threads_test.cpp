@@ -1,11 +1,7 @@
 // The number of a rank's threads does not change results.
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -16,29 +12,13 @@
 #include "tandem/core/parallel.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/optim/optimizer.h"
+#include "tests/exec/rig.h"
 #include "tests/exec/threads.h"
 
 namespace tandem::threads_test {
 
-Batch images(const std::vector<int64_t>& shape, int64_t count) {
-  // The values of linspace() depend on the number of threads.
-  const Threads one(1);
-  Batch batch;
-  const int64_t pixels = count * shape[0] * shape[1] * shape[2];
-  batch.inputs =
-      at::linspace(0, 900, pixels).sin().view({count, shape[0], shape[1], shape[2]});
-  batch.targets = at::arange(0, count).remainder(10);
-  batch.global_count = count;
-  return batch;
-}
-
-struct Named {
-  std::string name;
-  at::Tensor tensor;
-};
-
 // Returns parameters, buffers and gradients after two steps.
-std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads) {
+std::vector<NamedTensor> trained(ModelKind kind, Precision precision, int num_threads) {
   const Threads threads(num_threads);
   ModelOptions options;
   options.input = kind == ModelKind::lenet3x3 ? std::vector<int64_t>{1, 32, 32}
@@ -60,7 +40,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   context.training = true;
   context.loss_weight = 1.0 / 61;
   NoSink sink;
-  const Batch batch = images(options.input, 61);
+  const Batch batch = image_batch(options.input, 0, 61);
   for (int64_t step = 1; step <= 2; ++step) {
     executor->zero_gradients();
     executor->forward(0, batch, context);
@@ -73,7 +53,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
       executor->parameters_changed(range);
     }
   }
-  std::vector<Named> found;
+  std::vector<NamedTensor> found;
   for (const auto& named : arenas.state()) {
     found.push_back({named.name, named.tensor.clone()});
   }

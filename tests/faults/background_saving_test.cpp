@@ -140,7 +140,7 @@ TEST_F(FailedSave, EndsTheRunBeforeTheNextSave) {
   const auto ended = train_in_child(config_, hold_, [](Left&) { usleep(20'000); });
   EXPECT_EQ(ended.code, 1);
   EXPECT_LT(ended.left.steps, 16);
-  EXPECT_EQ(lines_with(ended.errors, "error: "), 1) << ended.errors;
+  EXPECT_EQ(lines_with(ended.errors, "error: ").size(), 1u) << ended.errors;
   EXPECT_THAT(ended.errors, HasSubstr("No space left on device"));
 }
 
@@ -148,7 +148,7 @@ TEST_F(FailedSave, IsAWarningWithWarn) {
   config_.output.on_save_error = OnSaveError::warn;
   const auto ended = train_in_child(config_, hold_);
   EXPECT_EQ(ended.code, 0) << ended.errors;
-  EXPECT_EQ(lines_with(ended.errors, "warning: "), 1) << ended.errors;
+  EXPECT_EQ(lines_with(ended.errors, "warning: ").size(), 1u) << ended.errors;
   EXPECT_THAT(
       ended.errors,
       AllOf(
@@ -173,8 +173,8 @@ TEST_F(FailedSave, EndsTheRunWithWarnIfItIsTheLast) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_EQ(ended.left.steps, 24);
   EXPECT_EQ(ended.left.told_step, 16);
-  EXPECT_EQ(lines_with(ended.errors, "warning: "), 1) << ended.errors;
-  EXPECT_EQ(lines_with(ended.errors, "error: "), 1) << ended.errors;
+  EXPECT_EQ(lines_with(ended.errors, "warning: ").size(), 1u) << ended.errors;
+  EXPECT_EQ(lines_with(ended.errors, "error: ").size(), 1u) << ended.errors;
   config_.output.resume = "auto";
   const auto resumed = train_in_child(config_, {});
   EXPECT_EQ(resumed.code, 0) << resumed.errors;

@@ -43,15 +43,15 @@ TEST(EventFileFaults, ARunContinuesWithoutItsEventFile) {
         config_with_events(run), fault_in(run, FaultKind::full, operation));
     EXPECT_EQ(ended.code, 0) << ended.errors;
     EXPECT_STREQ(ended.left.parameters, whole.parameters);
-    EXPECT_EQ(lines_with(ended.errors, "warning: "), 1) << ended.errors;
+    EXPECT_EQ(lines_with(ended.errors, "warning: ").size(), 1u) << ended.errors;
     EXPECT_THAT(
         ended.errors,
         HasSubstr("the run continues without TensorBoard's file: [files] cannot "));
     EXPECT_THAT(ended.errors, HasSubstr(run + "/tensorboard"));
     EXPECT_THAT(ended.errors, HasSubstr(std::strerror(ENOSPC)));
     const auto metrics = read_file(run + "/metrics.jsonl");
-    EXPECT_EQ(lines_with(metrics, "\"kind\":\"lost_output\""), 1) << metrics;
-    EXPECT_EQ(lines_with(metrics, "\"kind\":\"train\""), 3) << metrics;
+    EXPECT_EQ(lines_with(metrics, "\"kind\":\"lost_output\"").size(), 1u) << metrics;
+    EXPECT_EQ(lines_with(metrics, "\"kind\":\"train\"").size(), 3u) << metrics;
   }
 }
 

@@ -133,7 +133,8 @@ TEST_P(FaultyDisk, AFailedOperationEndsTheRunOrHasNoEffect) {
   at_each_operation(FaultKind::fail, [&](const Ended& ended, const FileFault& fault) {
     ended_runs += ended.code == 1 ? 1 : 0;
     EXPECT_EQ(ended.code, may_fail(ended.left.faulty) ? 0 : 1) << ended.left.faulty;
-    EXPECT_EQ(lines_with(ended.errors, "error: "), ended.code);
+    EXPECT_EQ(
+        lines_with(ended.errors, "error: ").size(), static_cast<size_t>(ended.code));
     if (ended.code == 1) {
       EXPECT_THAT(ended.errors, HasSubstr(fault.below));
       EXPECT_THAT(ended.errors, HasSubstr(std::strerror(fault.error)));
@@ -149,7 +150,8 @@ TEST_P(FaultyDisk, AFullDiskEndsTheRun) {
   }
   at_each_operation(FaultKind::full, [&](const Ended& ended, const FileFault& fault) {
     EXPECT_THAT(ended.code, AnyOf(0, 1));
-    EXPECT_EQ(lines_with(ended.errors, "error: "), ended.code);
+    EXPECT_EQ(
+        lines_with(ended.errors, "error: ").size(), static_cast<size_t>(ended.code));
     if (ended.code == 1) {
       EXPECT_THAT(ended.errors, HasSubstr(std::strerror(fault.error)));
     }

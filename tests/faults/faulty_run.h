@@ -16,6 +16,7 @@
 #include "tandem/base/log.h"
 #include "tandem/train/trainer.h"
 #include "tests/faults/file_faults.h"
+#include "tests/lines.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
 
@@ -138,15 +139,6 @@ inline Ended train_in_child(
       read_file(scratch / "errors")};
   munmap(left, sizeof(Left));
   return ended;
-}
-
-inline int lines_with(const std::string& text, const std::string& word) {
-  std::istringstream stream(text);
-  int count = 0;
-  for (std::string line; std::getline(stream, line);) {
-    count += line.find(word) != std::string::npos ? 1 : 0;
-  }
-  return count;
 }
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ std::string set_with(const std::string& urls, const std::string& files) {
 }
 
 std::string refusal_of(const std::string& text) {
-  return message_of<ConfigError>([&] { parse_mirrors(text, "m.toml"); });
+  return error_of<ConfigError>([&] { parse_mirrors(text, "m.toml"); });
 }
 
 TEST(Mirrors, OfTheProgramHaveEveryDataSetWithFiles) {
@@ -108,10 +108,10 @@ TEST(Mirrors, OfAUserReplaceUrlsAndAddSets) {
 TEST(Mirrors, SuggestTheNearestName) {
   const Mirrors mirrors = read_mirrors();
   EXPECT_THAT(
-      message_of<ConfigError>([&] { find_set(mirrors, "fashon-mnist"); }),
+      error_of<ConfigError>([&] { find_set(mirrors, "fashon-mnist"); }),
       AllOf(HasSubstr("did you mean 'fashion-mnist'"), HasSubstr("kmnist")));
   EXPECT_THAT(
-      message_of<ConfigError>([&] { find_set(mirrors, "digits"); }),
+      error_of<ConfigError>([&] { find_set(mirrors, "digits"); }),
       HasSubstr("draws the digits itself"));
 }
 
@@ -176,8 +176,7 @@ TEST(Mirrors, ReportErrorsWithTheirLine) {
   // A name that tandem knows needs no files; a similar name gets a hint.
   const Mirrors known = parse_mirrors(set_with(urls, files), "known.toml");
   EXPECT_THAT(
-      message_of<ConfigError>(
-          [&] { parse_mirrors("[owm]\n" + kUrls, "m.toml", known); }),
+      error_of<ConfigError>([&] { parse_mirrors("[owm]\n" + kUrls, "m.toml", known); }),
       HasSubstr("did you mean 'own'"));
 }
 

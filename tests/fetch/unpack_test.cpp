@@ -176,7 +176,7 @@ TEST_F(Unpack, RefusesWrongMembersAndWritesNothing) {
     SCOPED_TRACE(bad.what);
     // More than any of the archives, and less than their files claim.
     const FileSizeLimit limit(100'000);
-    const auto message = message_of<DataError>([&] { unpack_tar(bad.tar, kOnlyB); });
+    const auto message = error_of<DataError>([&] { unpack_tar(bad.tar, kOnlyB); });
     EXPECT_THAT(
         message, AllOf(
                      StartsWith("[fetch] '" + folder_ / "x.tar.gz" + "' "),
@@ -191,12 +191,12 @@ TEST_F(Unpack, RefusesATruncatedArchive) {
       std::string(1024, '\0'));
   for (const size_t size : {size_t{0}, size_t{5}, packed.size() / 2}) {
     EXPECT_THAT(
-        message_of<DataError>([&] { unpack_gzip(packed.substr(0, size), kFiles); }),
+        error_of<DataError>([&] { unpack_gzip(packed.substr(0, size), kFiles); }),
         HasSubstr("x.tar.gz' cannot be unpacked: "))
         << size;
   }
   EXPECT_THAT(
-      message_of<DataError>([&] { unpack(folder_ / "none", {}, "."); }),
+      error_of<DataError>([&] { unpack(folder_ / "none", {}, "."); }),
       HasSubstr("none' cannot be unpacked: "));
 }
 

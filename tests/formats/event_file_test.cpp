@@ -175,7 +175,7 @@ TEST_F(EventFiles, EndWithAWholeRecordIfTheDiskIsFull) {
   {
     const FileSizeLimit limit(before.size() + 10);
     EXPECT_THAT(
-        message_of<DataError>([&] {
+        error_of<DataError>([&] {
           file.add(1, {{"train/loss", 1}});
         }),
         HasSubstr(path));
@@ -188,7 +188,7 @@ TEST_F(EventFiles, EndWithAWholeRecordIfTheDiskIsFull) {
 TEST_F(EventFiles, NeedADirectory) {
   replace_file(directory_, "");
   EXPECT_THAT(
-      message_of<DataError>([&] { EventFile(directory_, 0); }), HasSubstr(directory_));
+      error_of<DataError>([&] { EventFile(directory_, 0); }), HasSubstr(directory_));
 }
 
 }  // namespace tandem::event_file_test

@@ -7,8 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tests/core/expect.h"

@@ -1,5 +1,6 @@
 // Files whose first bytes look like another format.
 
+#include "tandem/base/files.h"
 #include "tandem/formats/weights_format.h"
 
 #include <ATen/ops/full.h>
@@ -66,10 +67,10 @@ TEST(WeightsFormat, DetectsTandemsFilesForEveryMetadataLength) {
   const Scratch scratch;
   std::string first_bytes;
   for (size_t length = 0; length < 512; length += 4) {
-    const auto bytes = safetensors_bytes(
+    write_safetensors(
+        scratch / "weights",
         {{{"a", at::full({3}, 7.0)}}, {{"note", std::string(length, 'x')}}});
-    first_bytes += bytes[0];
-    write(scratch / "weights", bytes);
+    first_bytes += read_file(scratch / "weights")[0];
     ASSERT_EQ(read_weights(scratch / "weights")[0].tensor[2].item<double>(), 7)
         << length;
   }

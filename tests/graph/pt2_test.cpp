@@ -1,4 +1,5 @@
 #include "tandem/graph/pt2.h"
+#include "tandem/formats/tensor_list.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
@@ -35,14 +36,6 @@ using testing::StartsWith;
 Graph read_fixture(const std::string& name) {
   const Scratch scratch;
   return read_pt2(unpack_fixture(scratch, name));
-}
-
-std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
-  std::vector<std::string> names;
-  for (const auto& tensor : tensors) {
-    names.push_back(tensor.name);
-  }
-  return names;
 }
 
 const Node& node_of(const Graph& graph, const std::string& name) {
@@ -87,8 +80,8 @@ TEST_P(Pt2Networks, OutputsEqualThoseOfPyTorch) {
 TEST_P(Pt2Networks, EveryVersionHasTheSameStateAndOperators) {
   const auto facts_of = [](const std::string& version) {
     const Graph graph = read_fixture(GetParam() + "-" + version + ".pt2");
-    std::vector<std::string> facts = names_of(parameters_of(graph));
-    for (const auto& name : names_of(buffers_of(graph))) {
+    std::vector<std::string> facts = tensor_names(parameters_of(graph));
+    for (const auto& name : tensor_names(buffers_of(graph))) {
       facts.push_back(name);
     }
     for (const auto& node : graph.nodes) {
@@ -130,7 +123,7 @@ TEST(Pt2, ReadsShapesArgumentsAndOrigins) {
   EXPECT_EQ(text_of(graph.value(graph.input).shape), "[N, 1, 28, 28]");
   EXPECT_EQ(text_of(graph.value(graph.output).shape), "[N, 10]");
   EXPECT_THAT(
-      names_of(parameters_of(graph)),
+      tensor_names(parameters_of(graph)),
       ElementsAre(
           "conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight",
           "fc1.bias", "fc2.weight", "fc2.bias"));

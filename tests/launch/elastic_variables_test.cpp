@@ -51,7 +51,7 @@ TEST(ElasticVariables, GiveAVirtualLocalRankItsOwnGpu) {
   EXPECT_THAT(all, Contains(Pair("CUDA_VISIBLE_DEVICES", "2")));
   EXPECT_THAT(with_gpus("4,5,7"), Contains(Pair("CUDA_VISIBLE_DEVICES", "7")));
   EXPECT_THAT(
-      message_of<ConfigError>([&] { with_gpus("4,5"); }),
+      error_of<ConfigError>([&] { with_gpus("4,5"); }),
       HasSubstr("CUDA_VISIBLE_DEVICES is '4,5', expected a GPU for local rank 2"));
 }
 

@@ -7,9 +7,10 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -23,8 +24,7 @@ class ExpositionParser {
   /// Throws std::runtime_error for the first line that breaks a rule of the format.
   MetricSamples parse(const std::string& text) {
     check(!text.empty() && text.back() == '\n', "no newline at the end", text);
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
+    for (const auto& line : split(text, '\n')) {
       read(line);
     }
     return samples_;

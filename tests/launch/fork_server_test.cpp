@@ -1,14 +1,10 @@
 // Faults that only a fork server can have. The other tests of the launcher also run
 // with a fork server.
 
-#include "tandem/launch/fork_server.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
-#include <string>
 
 #include "tests/launch/launching.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 

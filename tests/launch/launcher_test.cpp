@@ -154,7 +154,7 @@ TEST(LaunchOptions, AreChecked) {
     LaunchOptions options;
     options.command = {"true"};
     change(options);
-    return message_of<ConfigError>([&] { launch_ranks(options); });
+    return error_of<ConfigError>([&] { launch_ranks(options); });
   };
   EXPECT_THAT(
       refusal([](auto& o) { o.command.clear(); }), HasSubstr("the program is missing"));

@@ -4,14 +4,13 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tandem/base/process.h"
 #include "tests/base/test_tools.h"
+#include "tests/lines.h"
 #include "tests/places.h"
 
 namespace tandem {
@@ -38,16 +37,6 @@ inline CommandResult run_launcher(
   auto result = run_command(launching(flags, script), variables, 20);
   EXPECT_NE(result.status.signal, SIGKILL) << "the launcher hangs";
   return result;
-}
-
-inline Words sorted_lines(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  std::sort(lines.begin(), lines.end());
-  return lines;
 }
 
 // Fixture for tests of the launcher. Ranks can synchronize by the named pipe $DIR/fifo:

@@ -50,7 +50,7 @@ TEST_F(LogDirectoryTest, NamesADirectoryThatCannotBeCreated) {
   replace_file(scratch_ / "file", "");
   options_.directory = scratch_ / "file/logs";
   EXPECT_THAT(
-      message_of<DataError>([&] { LogDirectory(options_, ""); }),
+      error_of<DataError>([&] { LogDirectory(options_, ""); }),
       HasSubstr(options_.directory + "': Not a directory"));
 }
 

@@ -146,11 +146,11 @@ TEST(StatusSockets, ReportAPortInUse) {
   const auto first = listen_for_metrics("127.0.0.1", 0);
   const int port = port_of(first);
   EXPECT_EQ(
-      message_of<ConfigError>([&] { listen_for_metrics("127.0.0.1", port); }),
+      error_of<ConfigError>([&] { listen_for_metrics("127.0.0.1", port); }),
       "[launch] cannot serve metrics at 127.0.0.1:" + std::to_string(port) +
           ": Address already in use; change --metrics-port or --metrics-address");
   EXPECT_THAT(
-      message_of<ConfigError>([&] { listen_for_metrics("192.0.2.1", port); }),
+      error_of<ConfigError>([&] { listen_for_metrics("192.0.2.1", port); }),
       HasSubstr("Cannot assign requested address; change"));
 }
 

@@ -1,4 +1,5 @@
 #include "tandem/model/module_model.h"
+#include "tandem/formats/tensor_list.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -29,14 +30,6 @@ struct BlockImpl : nn::Module {
 };
 TORCH_MODULE(Block);
 
-std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
-  std::vector<std::string> names;
-  for (const auto& tensor : tensors) {
-    names.push_back(tensor.name);
-  }
-  return names;
-}
-
 ForwardContext in_mode(bool training) {
   ForwardContext context;
   context.training = training;
@@ -46,11 +39,11 @@ ForwardContext in_mode(bool training) {
 TEST(ModuleModel, NamesParametersAndBuffersLikeStateDict) {
   const auto model = make_module_model(nn::Sequential(Block(), nn::Linear(8, 5)));
   EXPECT_THAT(
-      names_of(model->parameters()),
+      tensor_names(model->parameters()),
       ElementsAre(
           "0.conv.weight", "0.norm.weight", "0.norm.bias", "1.weight", "1.bias"));
   EXPECT_THAT(
-      names_of(model->buffers()),
+      tensor_names(model->buffers()),
       ElementsAre(
           "0.norm.running_mean", "0.norm.running_var", "0.norm.num_batches_tracked"));
 }

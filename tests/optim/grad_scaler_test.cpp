@@ -8,8 +8,6 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"

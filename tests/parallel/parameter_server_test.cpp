@@ -13,6 +13,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/slow_worker.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::parameter_server_test {
 
@@ -23,16 +24,11 @@ using testing::HasSubstr;
 using testing::Le;
 
 RunConfig server_config() {
-  RunConfig config;
-  config.model.kind = ModelKind::custom;
-  config.training.batch_size = 8;
+  RunConfig config = thread_config(ModelKind::custom, 3);
   config.training.epochs = 2;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.momentum = 0.9;
   config.optimizer.lr = 0.05;
   config.strategy.kind = StrategyKind::parameter_server;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 3;
   return config;
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/program/bad_input/bad_input.h"
 #include "tests/report/report_series.h"
@@ -57,8 +56,7 @@ std::vector<std::string> tandem_command(const std::vector<std::string>& argument
 // Every line of metrics.jsonl must be complete.
 std::vector<json> metrics_of(const std::string& run) {
   std::vector<json> found;
-  std::istringstream lines(read_file(run + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : split(read_file(run + "/metrics.jsonl"), '\n')) {
     found.push_back(json::parse(line, nullptr, false));
     EXPECT_TRUE(found.back().is_object()) << line;
   }

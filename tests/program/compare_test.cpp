@@ -50,12 +50,7 @@ class Compare : public testing::Test {
 };
 
 int64_t count_lines(const std::string& path, const std::string& with_text) {
-  std::ifstream file(path);
-  int64_t count = 0;
-  for (std::string line; std::getline(file, line);) {
-    count += line.find(with_text) != std::string::npos ? 1 : 0;
-  }
-  return count;
+  return static_cast<int64_t>(lines_with(read_file(path), with_text).size());
 }
 
 TEST_F(Compare, NamesTheWinner) {
@@ -396,8 +391,7 @@ TEST_F(Compare, ShowsFiguresOfTutorialsOnlyForTheSameNumberOfRanks) {
       {"scaling", scratch_ / "losses.toml", "--repeat", "1", "--nproc", "1,2,3",
        "--limit", "640", "--epochs", "1", "--out", out_});
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : split(result.output, '\n')) {
     EXPECT_EQ(line.find(" 77.7") != std::string::npos, line.rfind("losses-2", 0) == 0)
         << line;
   }

@@ -5,9 +5,7 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <map>
 
 #include "program.h"
 #include "tandem/base/text.h"

@@ -43,12 +43,10 @@ std::ostream& operator<<(std::ostream& out, const Training& training) {
 std::vector<double> numbers_of_metrics(
     const std::string& path, const std::string& key = "loss") {
   std::vector<double> numbers;
-  std::istringstream lines(read_file(path));
   const std::string start = "\"" + key + "\":";
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : lines_with(read_file(path), "\"kind\":\"train\"")) {
     const size_t at = line.find(start);
-    if (line.find("\"kind\":\"train\"") != std::string::npos &&
-        at != std::string::npos) {
+    if (at != std::string::npos) {
       numbers.push_back(std::strtod(line.c_str() + at + start.size(), nullptr));
     }
   }

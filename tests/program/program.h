@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "tandem/base/process.h"
+#include "tests/lines.h"
 #include "tests/places.h"
 #include "tests/scratch.h"
 
@@ -31,27 +31,12 @@ inline std::string recipe_file(const std::string& name) {
   return source_dir() + "/recipes/" + name + ".toml";
 }
 
-/// Returns the lines of an output in sorted order, because ranks print in any order.
-inline std::vector<std::string> sorted_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
 /// Returns the lines with `mark`, from the end of `mark` on.
 inline std::vector<std::string> lines_after(
     const std::string& text, const std::string& mark) {
   std::vector<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find(mark);
-    if (at != std::string::npos) {
-      found.push_back(line.substr(at + mark.size()));
-    }
+  for (const auto& line : lines_with(text, mark)) {
+    found.push_back(line.substr(line.find(mark) + mark.size()));
   }
   return found;
 }

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -151,8 +150,7 @@ std::vector<double> losses_of_net(const std::string& precision, const char* isa)
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("executor compiled, " + precision + ", "));
   std::vector<double> losses;
-  std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
+  for (const auto& line : split(result.output, '\n')) {
     char* end = nullptr;
     const double loss = std::strtod(line.c_str(), &end);
     if (end != line.c_str() && *end == 0) {

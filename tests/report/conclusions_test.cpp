@@ -194,7 +194,7 @@ TEST_F(ReportConclusions, AnInvalidTableIsRefused) {
   for (const char* text : {"{\"rows\": [3]}", "{\"rows\": {}}", "[]", "{\"rows\": ["}) {
     replace_file(scratch_ / "table.json", text);
     const auto message =
-        message_of<DataError>([&] { app::read_run_table(scratch_.path()); });
+        error_of<DataError>([&] { app::read_run_table(scratch_.path()); });
     EXPECT_THAT(message, HasSubstr("table.json' ")) << text;
     EXPECT_THAT(message, Not(HasSubstr("\n"))) << text;
   }

@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 
-#include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/train/agreement/precision.h"
@@ -14,6 +12,7 @@
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::auto_choices_test {
 
@@ -26,21 +25,13 @@ using testing::Not;
 std::string first_line_of(const RunConfig& config, int ranks) {
   const DatasetSplits data{noise_images(64), noise_images(10)};
   testing::internal::CaptureStdout();
-  on_each_rank("thread", ranks, [&](Communicator& comm) {
-    return train(config, data, comm).steps;
-  });
+  train_on_threads(ranks, config, data);
   const auto output = testing::internal::GetCapturedStdout();
   return output.substr(0, output.find('\n'));
 }
 
 RunConfig small_config(int ranks) {
-  RunConfig config;
-  config.model.kind = ModelKind::simplenet;
-  config.training.batch_size = 8;
-  config.optimizer.kind = OptimizerKind::sgd;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = ranks;
-  return config;
+  return thread_config(ModelKind::simplenet, ranks);
 }
 
 TEST(AutoChoices, AreInTheFirstLine) {

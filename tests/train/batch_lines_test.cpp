@@ -4,9 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "printed.h"
+#include "tandem/base/text.h"
 #include "tandem/data/load_dataset.h"
 
 namespace tandem::batch_lines_test {
@@ -97,9 +96,8 @@ TEST(BatchLines, OfAPipelineShowTheBatchOnTheFirstStageToo) {
   const DatasetSplits data = load_dataset("digits", 20);
   testing::internal::CaptureStdout();
   run_ranks(3, [&](Communicator& comm) { train(config, data, comm); });
-  std::istringstream output(testing::internal::GetCapturedStdout());
   int lines = 0;
-  for (std::string line; std::getline(output, line);) {
+  for (const auto& line : split(testing::internal::GetCapturedStdout(), '\n')) {
     const size_t bar = line.find('|');
     if (bar != std::string::npos) {
       ++lines;

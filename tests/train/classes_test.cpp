@@ -15,6 +15,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::classes_test {
 
@@ -23,14 +24,9 @@ using testing::HasSubstr;
 using testing::Not;
 
 RunConfig config_of(StrategyKind strategy = StrategyKind::data_parallel) {
-  RunConfig config;
-  config.model.kind = ModelKind::custom;
+  RunConfig config = thread_config(ModelKind::custom, 2);
   config.strategy.kind = strategy;
   config.strategy.stages = strategy == StrategyKind::pipeline ? 2 : 0;
-  config.training.batch_size = 8;
-  config.optimizer.kind = OptimizerKind::sgd;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 2;
   return config;
 }
 

@@ -10,19 +10,18 @@
 #include <mutex>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/name_patterns.h"
-#include "tandem/data/load_dataset.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/model/module_model.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::fine_tuning_test {
 
@@ -45,17 +44,6 @@ RunConfig small_run(StrategyKind strategy, ExecutorKind executor) {
   config.optimizer.lr = 0.001;
   config.output.eval_batch_size = 50;
   return config;
-}
-
-const DatasetSplits& digits() {
-  static const DatasetSplits data = load_dataset("digits", 100);
-  return data;
-}
-
-std::vector<Summary> run(int size, const RunConfig& config) {
-  return on_each_rank("thread", size, [&](Communicator& comm) {
-    return train(config, digits(), comm);
-  });
 }
 
 std::map<std::string, at::Tensor> by_name(const std::vector<NamedTensor>& tensors) {
@@ -91,7 +79,7 @@ TEST_P(FrozenParameters, KeepTheirBits) {
   RunConfig config = small_run(strategy, executor);
   config.model.freeze = pattern;
   config.output.out = scratch / "run";
-  const auto ranks = run(size, config);
+  const auto ranks = train_on_digits(size, config);
   EXPECT_EQ(ranks.back().parameters_sha256, ranks.front().parameters_sha256);
   expect_only_others_change(config, config.output.out);
 }
@@ -140,14 +128,14 @@ TEST(FrozenStages, AHybridHasTheBitsOfOneRank) {
     whole.model.kind = ModelKind::net5x5;
     whole.exec.precision = Precision::fp64;
     whole.model.freeze = pattern;
-    const auto expected = run(1, whole)[0];
+    const auto expected = train_on_digits(1, whole)[0];
     for (const auto schedule :
          {PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward}) {
       auto config = whole;
       config.strategy.kind = StrategyKind::pipeline;
       config.strategy.cut = "fc1,fc2";
       config.strategy.pipeline_schedule = schedule;
-      for (const auto& rank : run(3, config)) {
+      for (const auto& rank : train_on_digits(3, config)) {
         EXPECT_EQ(rank.parameters_sha256, expected.parameters_sha256) << pattern;
         EXPECT_NEAR(rank.test.loss, expected.test.loss, 1e-12) << pattern;
       }
@@ -160,9 +148,9 @@ TEST(FrozenStages, SendNoGradients) {
   config.model.kind = ModelKind::net5x5;
   config.strategy.cut = "fc1";
   config.training.epochs = 1;
-  const double both = run(2, config)[0].bytes_sent_per_rank;
+  const double both = train_on_digits(2, config)[0].bytes_sent_per_rank;
   config.model.freeze = "conv*";
-  const double forward = run(2, config)[0].bytes_sent_per_rank;
+  const double forward = train_on_digits(2, config)[0].bytes_sent_per_rank;
   // Activations and their gradients have the same size; evaluations send activations.
   EXPECT_LT(forward, 0.85 * both);
 }
@@ -173,12 +161,12 @@ TEST(FrozenParametersRun, EverySyncAndOptimizerStateHasTheSameBits) {
   config.exec.precision = Precision::fp64;
   config.model.freeze = "layer1.*";
   config.strategy.optimizer_state = OptimizerState::replicated;
-  const auto expected = run(3, config)[0].parameters_sha256;
+  const auto expected = train_on_digits(3, config)[0].parameters_sha256;
   for (const auto sync : {SyncMode::parameter, SyncMode::flat, SyncMode::overlap}) {
     for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
       config.strategy.sync = sync;
       config.strategy.optimizer_state = state;
-      EXPECT_EQ(run(3, config)[2].parameters_sha256, expected)
+      EXPECT_EQ(train_on_digits(3, config)[2].parameters_sha256, expected)
           << name_of(sync) << " " << name_of(state);
     }
   }
@@ -188,9 +176,9 @@ TEST(FrozenParametersRun, SendsOnlyTheGradientsOfTrainedParameters) {
   auto config = small_run(StrategyKind::data_parallel, ExecutorKind::compiled);
   config.model.kind = ModelKind::net;
   config.training.epochs = 1;
-  const auto whole = run(3, config)[0];
+  const auto whole = train_on_digits(3, config)[0];
   config.model.freeze = "conv*,fc1.*";
-  const auto head = run(3, config)[0];
+  const auto head = train_on_digits(3, config)[0];
   EXPECT_EQ(head.executor, ExecutorKind::compiled);
   // fc2 has 1290 parameters of 1199882. Segments are padded for 3 ranks.
   EXPECT_NEAR(whole.gradient_bytes, 4 * 1199882, 1000);
@@ -203,7 +191,7 @@ TEST(FrozenParametersRun, HasOptimizerStateOfTrainedParametersOnly) {
   auto config = small_run(StrategyKind::data_parallel, ExecutorKind::automatic);
   config.model.freeze = "layer*";
   config.output.out = scratch / "run";
-  const auto state = run(3, config);
+  const auto state = train_on_digits(3, config);
   const auto file =
       read_safetensors(scratch / "run/checkpoints/step-00000004/training.safetensors");
   std::vector<std::string> names;
@@ -226,10 +214,10 @@ TEST(FrozenParametersRun, ResumesWithTheSameBitsOnAnotherNumberOfRanks) {
   config.output.out = scratch / "whole";
   config.output.checkpoint_every = 3;
   config.output.keep_checkpoints = 0;
-  const auto whole = run(3, config)[0].parameters_sha256;
+  const auto whole = train_on_digits(3, config)[0].parameters_sha256;
   config.output.out = scratch / "parts";
   config.output.resume = scratch / "whole/checkpoints/step-00000003";
-  EXPECT_EQ(run(3, config)[0].parameters_sha256, whole);
+  EXPECT_EQ(train_on_digits(3, config)[0].parameters_sha256, whole);
 }
 
 // In PyTorch too, a frozen batch norm in training mode normalizes by the batch and
@@ -240,7 +228,7 @@ TEST(FrozenParametersRun, UpdatesTheRunningStatisticsOfFrozenBatchNorm) {
     auto config = small_run(StrategyKind::data_parallel, executor);
     config.model.freeze = "layer*";
     config.output.out = scratch / "run";
-    run(1, config);
+    train_on_digits(1, config);
     const auto state = by_name(read_weights(scratch / "run"));
     EXPECT_FALSE(state.at("layer1.1.running_mean").equal(at::zeros({16})));
     EXPECT_GT(state.at("layer2.1.num_batches_tracked").item<int64_t>(), 0);
@@ -274,7 +262,8 @@ TEST(FrozenParametersRun, AModuleWithoutRequiresGradTrainsAsWithFreeze) {
       auto net = std::make_shared<SmallNet>();
       net->conv->weight.set_requires_grad(!in_module);
       net->conv->bias.set_requires_grad(!in_module);
-      return train(config, digits(), comm, make_module_model(net)).parameters_sha256;
+      return train(config, hundred_digits(), comm, make_module_model(net))
+          .parameters_sha256;
     });
   };
   const auto expected = train_module(false, 1, StrategyKind::data_parallel);
@@ -297,7 +286,7 @@ RunConfig sgd_run(double lr, double weight_decay) {
 }
 
 std::string hash_of(const RunConfig& config) {
-  return run(2, config)[0].parameters_sha256;
+  return train_on_digits(2, config)[0].parameters_sha256;
 }
 
 TEST(Factors, ScaleLearningRateAndWeightDecay) {
@@ -312,7 +301,7 @@ TEST(Factors, ALearningRateOf0KeepsTheBits) {
   auto config = sgd_run(0.125, 0.0625);
   config.optimizer.lr_factor = "fc.bias=1,fc.*=0";
   config.output.out = scratch / "run";
-  run(2, config);
+  train_on_digits(2, config);
   const auto trained = by_name(read_weights(scratch / "run"));
   for (const auto& [name, tensor] : initial_parameters(config)) {
     EXPECT_EQ(trained.at(name).equal(tensor), name == "fc.weight") << name;
@@ -351,10 +340,10 @@ TEST(InitSkip, SkippedTensorsKeepTheirRandomValues) {
   config.training.epochs = 0;
   config.model.init = scratch / "init.safetensors";
   config.output.out = scratch / "run";
-  const auto message = error_of<ConfigError>([&] { run(2, config); });
+  const auto message = error_of<ConfigError>([&] { train_on_digits(2, config); });
   EXPECT_THAT(message, HasSubstr("'fc.weight' of shape 3x1568"));
   config.model.init_skip = "fc.*";
-  run(2, config);
+  train_on_digits(2, config);
   const auto found = by_name(read_weights(scratch / "run"));
   const auto own = by_name(initial_parameters(config));
   for (const auto& [name, tensor] : weights) {
@@ -370,7 +359,7 @@ TEST(FineTuning, PatternsWithoutMatchAndFreezingAllAreErrors) {
     auto config = small_run(StrategyKind::data_parallel, ExecutorKind::automatic);
     change(config);
     EXPECT_THAT(
-        error_of<ConfigError>([&] { run(2, config); }),
+        error_of<ConfigError>([&] { train_on_digits(2, config); }),
         AllOf(HasSubstr(what), Not(HasSubstr("\n"))));
   };
   refused(

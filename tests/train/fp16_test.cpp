@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -13,6 +12,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::fp16_test {
 
@@ -20,15 +20,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 RunConfig fp16_config() {
-  RunConfig config;
-  config.model.kind = ModelKind::convnet_bn;
-  config.training.batch_size = 8;
+  RunConfig config = thread_config(ModelKind::convnet_bn, 1);
   config.training.epochs = 3;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.lr = 0.002;
   config.exec.precision = Precision::fp16;
   config.exec.loss_scale = ExecOptions::kDynamicScale;
-  config.ranks.kind = RankKind::thread;
   return config;
 }
 

@@ -13,6 +13,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::loss_choice_test {
 
@@ -22,20 +23,15 @@ using testing::Not;
 
 // Two steps on three ranks.
 RunConfig config_of(const ModelRow& model) {
-  RunConfig config;
-  config.model.kind = model.value;
+  RunConfig config = thread_config(model.value, 3);
   config.training.batch_size = 4;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.lr = 0.001;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 3;
   return config;
 }
 
 Summary summary_of(const RunConfig& config, const DatasetSplits& data) {
   testing::internal::CaptureStdout();
-  const auto summaries = on_each_rank(
-      "thread", 3, [&](Communicator& comm) { return train(config, data, comm); });
+  const auto summaries = train_on_threads(3, config, data);
   testing::internal::GetCapturedStdout();
   return summaries[0];
 }

@@ -18,6 +18,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::mixed_precision_test {
 
@@ -40,15 +41,10 @@ at::Tensor with_half_gradients(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 RunConfig small_config() {
-  RunConfig config;
-  config.model.kind = ModelKind::custom;
-  config.training.batch_size = 8;
+  RunConfig config = thread_config(ModelKind::custom, 2);
   config.training.epochs = 3;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.momentum = 0.9;
   config.optimizer.lr = 0.001;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 2;
   return config;
 }
 

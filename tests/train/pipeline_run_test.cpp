@@ -12,11 +12,11 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
-#include "tandem/data/load_dataset.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::pipeline_run_test {
 
@@ -42,25 +42,14 @@ RunConfig small_run(StrategyKind strategy) {
   return config;
 }
 
-const DatasetSplits& digits() {
-  static const DatasetSplits data = load_dataset("digits", 100);
-  return data;
-}
-
-std::vector<Summary> run(int size, const RunConfig& config) {
-  return on_each_rank("thread", size, [&](Communicator& comm) {
-    return train(config, digits(), comm);
-  });
-}
-
 TEST(PipelineRun, HasTheWholeModelsHashOnAllRanks) {
-  const auto whole = run(1, small_run(StrategyKind::sequential))[0];
+  const auto whole = train_on_digits(1, small_run(StrategyKind::sequential))[0];
   for (const auto schedule :
        {PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward}) {
     for (const int stages : {2, 3}) {
       auto config = small_run(StrategyKind::pipeline);
       config.strategy.pipeline_schedule = schedule;
-      for (const auto& rank : run(stages, config)) {
+      for (const auto& rank : train_on_digits(stages, config)) {
         EXPECT_EQ(rank.parameters_sha256, whole.parameters_sha256);
         EXPECT_EQ(rank.test.correct, whole.test.correct);
         EXPECT_EQ(rank.test.count, 100);
@@ -74,14 +63,15 @@ TEST(PipelineRun, HasTheWholeModelsHashOnAllRanks) {
 }
 
 TEST(PipelineRun, AHybridEqualsDataParallel) {
-  const auto replicas = run(2, small_run(StrategyKind::data_parallel));
+  const auto replicas = train_on_digits(2, small_run(StrategyKind::data_parallel));
   auto config = small_run(StrategyKind::pipeline);
   config.strategy.stages = 2;
-  const auto grid = run(4, config);
+  const auto grid = train_on_digits(4, config);
   EXPECT_EQ(grid[3].parameters_sha256, replicas[0].parameters_sha256);
   EXPECT_EQ(grid[0].test.correct, replicas[0].test.correct);
   config.strategy.stages = 1;
-  EXPECT_EQ(run(2, config)[0].parameters_sha256, replicas[0].parameters_sha256);
+  EXPECT_EQ(
+      train_on_digits(2, config)[0].parameters_sha256, replicas[0].parameters_sha256);
 }
 
 TEST(PipelineRun, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
@@ -90,17 +80,17 @@ TEST(PipelineRun, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
   config.output.out = scratch / "whole";
   config.output.checkpoint_every = 7;
   config.output.keep_checkpoints = 0;
-  const auto whole = run(3, config)[0].parameters_sha256;
+  const auto whole = train_on_digits(3, config)[0].parameters_sha256;
   config.output.out = scratch / "parts";
   // In the second epoch, after two of five steps.
   config.output.resume = scratch / "whole/checkpoints/step-00000007";
-  EXPECT_EQ(run(3, config)[0].parameters_sha256, whole);
+  EXPECT_EQ(train_on_digits(3, config)[0].parameters_sha256, whole);
 }
 
 TEST(PipelineRun, CheckpointsWorkWithOtherStagesAndStrategies) {
   const Scratch scratch;
   auto config = small_run(StrategyKind::sequential);
-  const auto whole = run(1, config)[0].parameters_sha256;
+  const auto whole = train_on_digits(1, config)[0].parameters_sha256;
   // One epoch with each strategy and size.
   struct Way {
     StrategyKind strategy;
@@ -113,7 +103,7 @@ TEST(PipelineRun, CheckpointsWorkWithOtherStagesAndStrategies) {
     config.strategy.kind = way.strategy;
     config.training.epochs = ++epochs;
     config.output.out = scratch / std::to_string(epochs);
-    const auto last = run(way.size, config)[0].parameters_sha256;
+    const auto last = train_on_digits(way.size, config)[0].parameters_sha256;
     config.output.resume = newest_checkpoint(config.output.out + "/checkpoints");
     EXPECT_EQ(last == whole, epochs == 3);
   }
@@ -126,7 +116,7 @@ TEST(PipelineRun, UnevenSamplesAreReadOnce) {
     config.data.uneven = uneven;
     config.strategy.stages = 2;
     config.training.epochs = 1;
-    EXPECT_EQ(run(6, config)[0].test.count, 100);
+    EXPECT_EQ(train_on_digits(6, config)[0].test.count, 100);
   }
 }
 
@@ -180,7 +170,7 @@ TEST(PipelineRun, DriftOfAStagesReplicasIsAnError) {
         return options;
       }());
       return train(
-          config, digits(), comm,
+          config, hundred_digits(), comm,
           comm.rank() == 3 ? std::unique_ptr<Model>(std::move(model))
                            : std::move(other));
     });
@@ -200,7 +190,7 @@ TEST(PipelineRun, RefusesAProgramsOwnModel) {
   const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {
     return error_of<ConfigError>([&] {
       auto model = make_function_model([](const at::Tensor& x) { return x; }, {});
-      train(config, digits(), comm, std::move(model));
+      train(config, hundred_digits(), comm, std::move(model));
     });
   });
   EXPECT_THAT(

@@ -19,7 +19,6 @@
 
 #include <future>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "tandem/base/text.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/train/trainer.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem {
 
@@ -19,13 +20,8 @@ using Lines = std::vector<std::string>;
 /// Returns a config for two thread ranks. With 64 samples, each rank makes four steps
 /// of 8 samples.
 inline RunConfig small_config() {
-  RunConfig config;
-  config.model.kind = ModelKind::simplenet;
-  config.training.batch_size = 8;
-  config.optimizer.kind = OptimizerKind::sgd;
+  RunConfig config = thread_config(ModelKind::simplenet, 2);
   config.optimizer.lr = 0.1;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 2;
   config.output.log_every = 2;
   return config;
 }
@@ -49,10 +45,7 @@ inline Printed run(const RunConfig& config) {
       result.summary = summary;
     }
   });
-  std::istringstream output(testing::internal::GetCapturedStdout());
-  for (std::string line; std::getline(output, line);) {
-    result.lines.push_back(line);
-  }
+  result.lines = split(testing::internal::GetCapturedStdout(), '\n');
   return result;
 }
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::scatter_test {
 
@@ -211,17 +211,12 @@ TEST(Scatter, SharesOfAMappedFileHaveItsPart) {
 }
 
 RunConfig config_of(StrategyKind strategy) {
-  RunConfig config;
-  config.model.kind = ModelKind::net5x5;
+  RunConfig config = thread_config(ModelKind::net5x5, 2);
   config.exec.precision = Precision::fp64;
   config.strategy.kind = strategy;
   config.data.share = Share::scatter;
-  config.training.batch_size = 8;
   config.training.epochs = 2;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.lr = 0.05;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 2;
   return config;
 }
 

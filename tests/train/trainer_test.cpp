@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::trainer_test {
 
@@ -43,14 +43,9 @@ std::unique_ptr<Model> linear_model(const Mischief& mischief = {}) {
 }
 
 RunConfig small_config() {
-  RunConfig config;
-  config.model.kind = ModelKind::custom;
-  config.training.batch_size = 8;
+  RunConfig config = thread_config(ModelKind::custom, 2);
   config.training.epochs = 2;
-  config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.lr = 0.1;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = 2;
   return config;
 }
 

@@ -1,13 +1,12 @@
 #include "tandem/comm/backends/hierarchical.h"
 
-#include <ATen/ops/full.h>
-
 #include <deque>
 #include <thread>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/comm/rpc/rpc.h"
 
 namespace tandem {
@@ -331,20 +330,13 @@ Neighbours find_neighbours(Communicator& world, const std::string& host) {
   return found;
 }
 
-// Returns the minimum of all ranks' numbers.
-int64_t least(Communicator& world, int64_t mine) {
-  auto number = at::full({1}, mine, at::kLong);
-  world.all_reduce(number, ReduceOp::min, "hosts")->wait();
-  return number.item<int64_t>();
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> make_hierarchical_communicator(
     std::unique_ptr<Communicator> world, const std::shared_ptr<StoreClient>& store,
     const std::string& name, const std::string& host, const ShmOptions& options) {
   const Neighbours neighbours = find_neighbours(*world, host);
-  if (least(*world, -neighbours.size) == -1) {
+  if (reduce_count(neighbours.size, ReduceOp::max, "hosts", *world) == 1) {
     return world;
   }
   Levels levels;
@@ -353,8 +345,8 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
       store, name + "/host" + std::to_string(neighbours.first), neighbours.rank,
       neighbours.size, options, why_not);
   const bool can = levels.host != nullptr;
-  const auto first_that_cannot =
-      static_cast<int>(least(*world, can ? world->size() : world->rank()));
+  const auto first_that_cannot = static_cast<int>(reduce_count(
+      can ? world->size() : world->rank(), ReduceOp::min, "hosts", *world));
   if (first_that_cannot < world->size()) {
     why_not = world->broadcast_text(why_not, first_that_cannot, "hosts");
     if (world->rank() == 0) {

@@ -4,8 +4,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-#include <thread>
-
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/rpc/rpc.h"

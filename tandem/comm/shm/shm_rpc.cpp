@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
-#include <deque>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/shm/messages.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <functional>
 #include <map>
 
 #include "tandem/base/text.h"

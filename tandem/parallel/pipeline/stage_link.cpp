@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -148,25 +149,22 @@ void StageLink::finish() {
 }
 
 std::vector<NamedTensor> gather_tensors(
-    Communicator& comm, std::vector<NamedTensor> mine, int root) {
-  std::vector<NamedTensor> all;
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto description = comm.broadcast_text(describe_tensors(mine), rank, "state");
-    if (comm.rank() == root) {
-      const auto tensors = rank == root ? mine : make_described(description);
-      for (const auto& [name, tensor] : tensors) {
-        if (rank != root) {
-          comm.recv(tensor, rank, kStateTag, name)->wait();
-        }
-      }
-      all.insert(all.end(), tensors.begin(), tensors.end());
-    } else if (comm.rank() == rank) {
-      for (const auto& [name, tensor] : mine) {
-        comm.send(tensor.detach().cpu().contiguous(), root, kStateTag, name)->wait();
-      }
+    Communicator& comm, std::vector<NamedTensor> mine) {
+  const auto descriptions = gather_texts(describe_tensors(mine), "state", comm);
+  if (comm.rank() != 0) {
+    for (const auto& [name, tensor] : mine) {
+      comm.send(tensor.detach().cpu().contiguous(), 0, kStateTag, name)->wait();
+    }
+    return mine;
+  }
+  auto all = std::move(mine);
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    for (auto& entry : make_described(descriptions[static_cast<size_t>(rank)])) {
+      comm.recv(entry.tensor, rank, kStateTag, entry.name)->wait();
+      all.push_back(std::move(entry));
     }
   }
-  return comm.rank() == root ? all : mine;
+  return all;
 }
 
 }  // namespace tandem

@@ -84,10 +84,10 @@ class StageLink {
   std::deque<Sending> gradients_;
 };
 
-/// Gathers the tensors of all ranks at rank `root`. At the root, returns the tensors of
-/// all ranks in rank order; the tensors of other ranks are copies. At other ranks,
-/// returns `mine`. Collective; waits.
+/// Gathers the tensors of all ranks at rank 0. At rank 0, returns the tensors of all
+/// ranks in rank order; the tensors of other ranks are copies. At other ranks, returns
+/// `mine`. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
-    Communicator& comm, std::vector<NamedTensor> mine, int root);
+    Communicator& comm, std::vector<NamedTensor> mine);
 
 }  // namespace tandem

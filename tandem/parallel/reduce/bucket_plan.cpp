@@ -1,6 +1,5 @@
 #include "tandem/parallel/reduce/bucket_plan.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "tandem/base/error.h"

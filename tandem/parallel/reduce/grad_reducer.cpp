@@ -85,23 +85,15 @@ void GradReducer::gradient_ready(size_t slot) {
   }
 }
 
-std::vector<size_t> GradReducer::unused_slots() const {
-  std::vector<size_t> unused;
-  for (size_t slot = 0; slot < ready_.size(); ++slot) {
-    if (!ready_[slot] && bucket_of_slot_[slot] < buckets_.size()) {
-      unused.push_back(slot);
-    }
-  }
-  return unused;
-}
-
 void GradReducer::warn_of_unused() {
   if (std::exchange(looked_for_unused_, true)) {
     return;
   }
   std::vector<std::string> names;
-  for (const size_t slot : unused_slots()) {
-    names.push_back(gradients_.layout().slots()[slot].name);
+  for (size_t slot = 0; slot < ready_.size(); ++slot) {
+    if (!ready_[slot] && bucket_of_slot_[slot] < buckets_.size()) {
+      names.push_back(gradients_.layout().slots()[slot].name);
+    }
   }
   if (!names.empty()) {
     log_warning(

@@ -60,12 +60,9 @@ class GradReducer : public GradientSink {
     return next_;
   }
 
-  /// Returns the slots that got no gradient since begin(), because this rank's loss
-  /// does not depend on their parameters.
-  std::vector<size_t> unused_slots() const;
-
-  /// Logs a warning about the parameters of unused_slots(), in the first call only. The
-  /// gradients of unused parameters count as zero; PyTorch reports an error instead.
+  /// In the first call, logs a warning about parameters that got no gradient since
+  /// begin(), because this rank's loss does not depend on them. Their gradients count
+  /// as zero; PyTorch reports an error instead.
   void warn_of_unused();
 
   /// Returns the buckets of the plan.

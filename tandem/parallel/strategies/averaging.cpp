@@ -22,7 +22,7 @@ namespace {
 class Averaging : public Strategy {
  public:
   Averaging(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options), parts_(parts), equal_(at::full({1}, 1, at::kLong)) {}
+      : Strategy(options, parts), equal_(at::full({1}, 1, at::kLong)) {}
 
   void start() override {
     own_.clear();
@@ -50,10 +50,6 @@ class Averaging : public Strategy {
     return sums;
   }
 
-  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
-    return parts_.executor.forward(0, batch, context).sums;
-  }
-
   void end_epoch(bool last) override {
     // Averages at most once, because the rounded mean of equal numbers may differ from
     // these numbers.
@@ -62,10 +58,6 @@ class Averaging : public Strategy {
       restore_own_state();
       average();
     }
-  }
-
-  DataShard data_shard() const override {
-    return {parts_.comm.size(), parts_.comm.rank()};
   }
 
   Consistency consistency() const override {
@@ -189,8 +181,6 @@ class Averaging : public Strategy {
     changed_outside_ = false;
   }
 
-  StrategyOptions options_;
-  StrategyParts parts_;
   // 1 if all ranks have equal parameters and buffers, otherwise 0. The value is the
   // same on all ranks.
   at::Tensor equal_;

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/optim/grad_scaler.h"
@@ -24,8 +23,7 @@ WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
 class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options),
-        parts_(parts),
+      : Strategy(options, parts),
         reducer_(
             parts.comm, parts.arenas.gradients(),
             plan_buckets(
@@ -48,7 +46,11 @@ class DataParallel : public Strategy {
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches, context.trace);
-    const StepContext weighted = with_loss_weight(micro_batches, context);
+    StepContext weighted =
+        with_loss_weight(parts_, micro_batches, LossMean::global_batch, context);
+    if (const GradScaler* scaler = parts_.optimizer.scaler()) {
+      weighted.loss_scale = scaler->scale();
+    }
     StepSums sums;
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
@@ -70,14 +72,6 @@ class DataParallel : public Strategy {
     return sums;
   }
 
-  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
-    return parts_.executor.forward(0, batch, context).sums;
-  }
-
-  DataShard data_shard() const override {
-    return {parts_.comm.size(), parts_.comm.rank()};
-  }
-
   Consistency consistency() const override {
     return Consistency::replicated;
   }
@@ -97,19 +91,6 @@ class DataParallel : public Strategy {
   }
 
  private:
-  StepContext with_loss_weight(
-      const std::vector<Batch>& micro_batches, const StepContext& context) const {
-    StepContext weighted = context;
-    if (!micro_batches.empty()) {
-      const auto& first = micro_batches.front();
-      weighted.loss_weight =
-          loss_weight(parts_.loss, first.global_count, first.targets);
-      const GradScaler* scaler = parts_.optimizer.scaler();
-      weighted.loss_scale = scaler != nullptr ? scaler->scale() : 1;
-    }
-    return weighted;
-  }
-
   // All ranks have equal gradients here, so their GradScalers skip the same steps.
   void update(const StepContext& context) {
     const TraceSpan span(context.trace, "update", "update");
@@ -123,8 +104,6 @@ class DataParallel : public Strategy {
     update_->update(step);
   }
 
-  StrategyOptions options_;
-  StrategyParts parts_;
   GradReducer reducer_;
   std::unique_ptr<UpdateRule> update_;
   // Norm that clipping computed in the last step; undefined without clipping.

@@ -19,8 +19,7 @@ namespace {
 // epoch and during a checkpoint.
 class Hogwild : public Strategy {
  public:
-  Hogwild(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options), parts_(parts) {}
+  using Strategy::Strategy;
 
   void start() override {
     // After this barrier, all ranks have written their initial values, for instance
@@ -42,16 +41,8 @@ class Hogwild : public Strategy {
     return local_step(options_, parts_, micro_batches, context);
   }
 
-  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
-    return parts_.executor.forward(0, batch, context).sums;
-  }
-
   void end_epoch(bool) override {
     parts_.comm.barrier("epoch");
-  }
-
-  DataShard data_shard() const override {
-    return {parts_.comm.size(), parts_.comm.rank()};
   }
 
   Consistency consistency() const override {
@@ -108,9 +99,6 @@ class Hogwild : public Strategy {
           "ModelArenaOptions::allocate_parameters to share_parameters()");
     }
   }
-
-  StrategyOptions options_;
-  StrategyParts parts_;
 };
 
 }  // namespace

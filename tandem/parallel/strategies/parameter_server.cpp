@@ -32,8 +32,7 @@ void check_options(const StrategyOptions& options, const Communicator& comm) {
 
 ParameterServerRank::ParameterServerRank(
     const StrategyOptions& options, const StrategyParts& parts)
-    : options_(options),
-      parts_(parts),
+    : Strategy(options, parts),
       trainable_(parts.arenas.parameters().layout().trainable_ranges()) {}
 
 void ParameterServerRank::start() {
@@ -43,11 +42,6 @@ void ParameterServerRank::start() {
   }
   // start_alike() also changed frozen parameters.
   notify_executor(parts_);
-}
-
-StepSums ParameterServerRank::evaluate_batch(
-    const Batch& batch, const StepContext& context) {
-  return parts_.executor.forward(0, batch, context).sums;
 }
 
 // Waits at a barrier until all workers have received their replies. The RPC connections

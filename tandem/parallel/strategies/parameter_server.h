@@ -24,7 +24,6 @@ class ParameterServerRank : public Strategy {
   ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts);
 
   void start() override;
-  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override;
   void end_epoch(bool last) override;
   DataShard data_shard() const override;
   Consistency consistency() const override;
@@ -39,8 +38,6 @@ class ParameterServerRank : public Strategy {
   Rpc& rpc() const;
   bool is_asynchronous() const;
 
-  StrategyOptions options_;
-  StrategyParts parts_;
   std::vector<ArenaRange> trainable_;
 
  private:

@@ -24,8 +24,7 @@ namespace {
 class Pipeline : public Strategy {
  public:
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options),
-        parts_(parts),
+      : Strategy(options, parts),
         grid_(make_grid(
             options.stages, options.replicas, parts.comm.rank(), parts.comm.size())),
         pipeline_(parts.comm.split(grid_.replica)),
@@ -53,13 +52,10 @@ class Pipeline : public Strategy {
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches, context.trace);
     const auto count = static_cast<int64_t>(micro_batches.size());
-    StepContext weighted = context;
+    const StepContext weighted =
+        with_loss_weight(parts_, micro_batches, LossMean::global_batch, context);
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
-    } else {
-      const auto& first = micro_batches.front();
-      weighted.loss_weight =
-          loss_weight(parts_.loss, first.global_count, first.targets);
     }
     sums_ = {};
     for (const auto& task :
@@ -111,8 +107,8 @@ class Pipeline : public Strategy {
     auto state = local_state(parts_.arenas, parts_.optimizer);
     // Rank 0 is a stage of the first pipeline.
     if (grid_.replica == 0) {
-      state.model = gather_tensors(*pipeline_, std::move(state.model), 0);
-      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer), 0);
+      state.model = gather_tensors(*pipeline_, std::move(state.model));
+      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer));
     }
     return state;
   }
@@ -232,8 +228,6 @@ class Pipeline : public Strategy {
     }
   }
 
-  StrategyOptions options_;
-  StrategyParts parts_;
   Grid grid_;
   // The group of all stages of this rank's replica, and the group of all replicas of
   // its stage.

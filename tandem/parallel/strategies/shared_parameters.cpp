@@ -1,6 +1,5 @@
 #include "tandem/parallel/strategies/shared_parameters.h"
 
-#include <ATen/ops/full.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -17,14 +17,13 @@ namespace {
 
 void check_one_host(Communicator& comm) {
   const bool same = comm.broadcast_text(host_identity(), 0, "host") == host_identity();
-  const auto all = comm.stack(at::full({1}, same ? 1 : 0, at::kInt), "host");
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    if (all.data_ptr<int>()[rank] == 0) {
-      throw ConfigError(
-          "[hogwild] rank " + std::to_string(rank) +
-          " is not on rank 0's host, but ranks share memory; use one host, or "
-          "--strategy averaging");
-    }
+  const int64_t first_elsewhere =
+      reduce_count(same ? comm.size() : comm.rank(), ReduceOp::min, "host", comm);
+  if (first_elsewhere < comm.size()) {
+    throw ConfigError(
+        "[hogwild] rank " + std::to_string(first_elsewhere) +
+        " is not on rank 0's host, but ranks share memory; use one host, or "
+        "--strategy averaging");
   }
 }
 

@@ -40,6 +40,10 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
   return state;
 }
 
+StepSums Strategy::evaluate_batch(const Batch& batch, const StepContext& context) {
+  return parts_.executor.forward(0, batch, context).sums;
+}
+
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts) {
   check_options(options);

@@ -12,8 +12,10 @@ class Worker : public ParameterServerRank {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    StepContext weighted = context;
-    weighted.loss_weight = weight_of(micro_batches);
+    // An asynchronous server makes a step for each worker's gradients.
+    const StepContext weighted = with_loss_weight(
+        parts_, micro_batches,
+        is_asynchronous() ? LossMean::own_samples : LossMean::global_batch, context);
     const auto sums = add_up_gradients(parts_, micro_batches, weighted);
     RpcMessage push{kPush, {sums.tensor()}};
     if (!micro_batches.empty()) {
@@ -32,19 +34,6 @@ class Worker : public ParameterServerRank {
   }
 
  private:
-  // Returns the loss weight for the samples of all workers. With an asynchronous
-  // server, returns the loss weight for this worker's samples.
-  double weight_of(const std::vector<Batch>& micro_batches) const {
-    if (micro_batches.empty()) {
-      return 1;
-    }
-    const auto& first = micro_batches.front();
-    return loss_weight(
-        parts_.loss,
-        is_asynchronous() ? count_in_loss(micro_batches) : first.global_count,
-        first.targets);
-  }
-
   RpcMessage exchange(RpcMessage push, Trace* trace) {
     const TraceSpan span(trace, "wait", "wait push and pull");
     std::shared_ptr<Trace::Operation> operation;

@@ -91,6 +91,18 @@ int64_t count_in_loss(const std::vector<Batch>& micro_batches) {
   return count;
 }
 
+StepContext with_loss_weight(
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches, LossMean mean,
+    StepContext context) {
+  if (!micro_batches.empty()) {
+    const auto& first = micro_batches.front();
+    const int64_t count = mean == LossMean::global_batch ? first.global_count
+                                                         : count_in_loss(micro_batches);
+    context.loss_weight = loss_weight(parts.loss, count, first.targets);
+  }
+  return context;
+}
+
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context) {
@@ -107,9 +119,8 @@ StepSums add_up_gradients(
 StepSums local_step(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context) {
-  StepContext weighted = context;
-  weighted.loss_weight = loss_weight(
-      parts.loss, count_in_loss(micro_batches), micro_batches.front().targets);
+  const StepContext weighted =
+      with_loss_weight(parts, micro_batches, LossMean::own_samples, context);
   const auto sums = add_up_gradients(parts, micro_batches, weighted);
   const TraceSpan span(context.trace, "update", "update");
   StepScalars step = scalars_of(context);

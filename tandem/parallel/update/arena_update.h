@@ -49,6 +49,16 @@ int64_t count_samples(const std::vector<Batch>& micro_batches);
 /// Returns the number of samples in the micro-batches that count in the loss.
 int64_t count_in_loss(const std::vector<Batch>& micro_batches);
 
+/// Samples over which a loss takes its mean: the samples of this rank, or those of the
+/// step on all ranks.
+enum class LossMean { own_samples, global_batch };
+
+/// Returns `context` with the factor of the losses of the micro-batches, which may be
+/// empty (loss_weight()).
+StepContext with_loss_weight(
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches, LossMean mean,
+    StepContext context);
+
 /// Runs forward and backward of all micro-batches, with losses multiplied by
 /// context.loss_weight, and accumulates their gradients in the arena. Returns the sums
 /// of the loss, its metric and the samples.

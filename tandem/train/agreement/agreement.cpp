@@ -1,12 +1,12 @@
 #include "tandem/train/agreement/agreement.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "tandem/base/signals.h"
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -81,20 +81,19 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
   read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
                               seconds_since(last_save_) >= 60 * minutes_between_saves_;
-  const auto mine = at::empty({kNumAgreementFields}, at::kLong);
-  auto* values = mine.data_ptr<int64_t>();
+  std::vector<int64_t> values(kNumAgreementFields);
   values[kStop] = stop_signal();
   values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
   values[kEnd] = end ? 1 : 0;
   values[kBadStep] = bad_step_;
   values[kStepsUntilNext] = steps_until_next(steps_done);
-  const auto all = comm_.stack(mine, "agreement");
-  const auto* row = all.data_ptr<int64_t>();
-  next_ = steps_done + row[kStepsUntilNext];
+  const auto rows = exchange_numbers(values, "agreement", comm_);
+  next_ = steps_done + rows[0][kStepsUntilNext];
   last_ = steps_done;
   last_time_ = Clock::now();
   Decision decision;
-  for (int rank = 0; rank < comm_.size(); ++rank, row += kNumAgreementFields) {
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const auto& row = rows[static_cast<size_t>(rank)];
     if (row[kStop] != 0 && decision.stopping_rank < 0) {
       decision.stopping_rank = rank;
     }

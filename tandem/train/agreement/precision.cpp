@@ -1,6 +1,5 @@
 #include "tandem/train/agreement/precision.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/core.h>
 
 #include <optional>
@@ -9,6 +8,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/config/fields.h"
 #include "tandem/formats/safetensors.h"
 
@@ -18,14 +18,9 @@ namespace {
 
 // Returns the first rank whose CPU does not compute in bfloat16, or -1.
 int first_without_bf16(bool computes_in_bf16, Communicator& comm) {
-  const int64_t mine = computes_in_bf16 ? 1 : 0;
-  const auto all = comm.stack(at::full({1}, mine, at::kLong), "bf16");
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    if (all[rank].item<int64_t>() == 0) {
-      return rank;
-    }
-  }
-  return -1;
+  const int first = static_cast<int>(reduce_count(
+      computes_in_bf16 ? comm.size() : comm.rank(), ReduceOp::min, "bf16", comm));
+  return first < comm.size() ? first : -1;
 }
 
 // Returns the config.toml of the run to resume, or "" if there is none. Ignores errors,

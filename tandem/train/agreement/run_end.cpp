@@ -1,9 +1,10 @@
 #include "tandem/train/agreement/run_end.h"
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <limits>
+
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -85,9 +86,9 @@ void RunEnd::on_checkpoint(const std::string& path) {
 }
 
 void RunEnd::agree() {
-  auto requests = at::full({1}, stop_requested_ ? 1 : 0, at::kLong);
-  comm_.all_reduce(requests, ReduceOp::sum, "observers")->wait();
-  stopped_ = stopped_ || requests.item<int64_t>() > 0;
+  const int64_t requests =
+      reduce_count(stop_requested_ ? 1 : 0, ReduceOp::sum, "observers", comm_);
+  stopped_ = stopped_ || requests > 0;
 }
 
 }  // namespace tandem

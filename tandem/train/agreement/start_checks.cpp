@@ -1,6 +1,5 @@
 #include "tandem/train/agreement/start_checks.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
 #include <fmt/core.h>
@@ -14,6 +13,7 @@
 #include "tandem/base/sha256.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/network_file.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/config/fields.h"
 
 namespace tandem {
@@ -112,18 +112,15 @@ void check_same_normalization(const DataOptions& settled, Communicator& comm) {
 
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm) {
-  const auto mine = at::empty({2}, at::kLong);
-  mine.data_ptr<int64_t>()[0] = samples;
-  mine.data_ptr<int64_t>()[1] = steps;
-  const auto all = comm.stack(mine, "step counts");
-  const auto* rows = all.data_ptr<int64_t>();
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    const auto* row = rows + 2 * rank;
-    if (row[1] != rows[1] || (uneven == Uneven::error && row[0] != rows[0])) {
+  const auto rows = exchange_numbers({samples, steps}, "step counts", comm);
+  const auto& first = rows[0];
+  for (size_t rank = 1; rank < rows.size(); ++rank) {
+    const auto& row = rows[rank];
+    if (row[1] != first[1] || (uneven == Uneven::error && row[0] != first[0])) {
       throw ConfigError(fmt::format(
           "[data] uneven: rank 0 has {} samples in {} steps, rank {} has {} in {}; "
           "choose --uneven pad, drop or join",
-          rows[0], rows[1], rank, row[0], row[1]));
+          first[0], first[1], rank, row[0], row[1]));
     }
   }
 }

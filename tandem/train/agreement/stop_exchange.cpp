@@ -2,7 +2,10 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -57,6 +60,17 @@ bool StopExchange::meet() {
       return news == News::all_here;
     }
   }
+}
+
+Position common_position(const Position& mine, bool first, Communicator& comm) {
+  const auto rows = exchange_numbers(
+      {mine.step, mine.epoch, mine.step_in_epoch, mine.samples_in_epoch}, "stop", comm);
+  // The steps are the first number of a row.
+  const auto furthest = std::max_element(
+      rows.begin(), rows.end(),
+      [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  const auto& row = first ? rows[0] : *furthest;
+  return {row[1], row[2], row[0], row[3]};
 }
 
 }  // namespace tandem

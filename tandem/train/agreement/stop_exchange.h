@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/communicator.h"
 
 namespace tandem {
@@ -55,5 +56,9 @@ class StopExchange {
   WorkPtr under_way_;
   Clock::time_point told_at_ = Clock::now();
 };
+
+/// Returns the position of the rank that made most steps or, if `first` is true, of
+/// rank 0. Collective.
+Position common_position(const Position& mine, bool first, Communicator& comm);
 
 }  // namespace tandem

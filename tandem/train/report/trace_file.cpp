@@ -1,6 +1,5 @@
 #include "tandem/train/report/trace_file.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tandem/comm/exchange.h"
 
 namespace tandem {
 
@@ -105,10 +105,6 @@ int64_t origin_ns(const Trace& trace) {
          trace.now_ns();
 }
 
-std::string file_of(int rank) {
-  return fmt::format("rank-{}.json", rank);
-}
-
 // Removes the files of an earlier run, which may have had more ranks.
 void prepare_directory(const std::string& directory) {
   make_directories(directory);
@@ -155,19 +151,16 @@ std::string trace_text(const Trace& trace, const TraceOwner& owner) {
 
 void write_trace_files(
     const Trace& trace, const std::string& directory, Communicator& comm) {
-  auto origin = at::full({1}, origin_ns(trace), at::kLong).to(comm.device());
-  const int64_t own = origin.item<int64_t>();
-  comm.broadcast(origin, 0, "trace")->wait_on_host();
-  const std::string mine = trace_text(
-      trace, {comm.rank(), comm.size(), comm.backend(), own - origin.item<int64_t>()});
+  const int64_t own = origin_ns(trace);
+  const int64_t first = exchange_numbers({own}, "trace", comm)[0][0];
+  const std::string mine =
+      trace_text(trace, {comm.rank(), comm.size(), comm.backend(), own - first});
+  const auto texts = gather_texts(mine, "trace", comm);
   if (comm.rank() == 0) {
     prepare_directory(directory);
   }
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const std::string text = comm.broadcast_text(mine, rank, "trace");
-    if (comm.rank() == 0) {
-      replace_file(directory + "/" + file_of(rank), text);
-    }
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    replace_file(fmt::format("{}/rank-{}.json", directory, rank), texts[rank]);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tandem/comm/communicator.h"
 #include "tandem/core/trace.h"
@@ -32,5 +33,47 @@ std::string trace_text(const Trace& trace, const TraceOwner& owner);
 /// writes all files. Throws DataError if a file cannot be written.
 void write_trace_files(
     const Trace& trace, const std::string& directory, Communicator& comm);
+
+/// The trace of a run: the first steps of this process, and all evaluations and
+/// checkpoints.
+class RunTrace {
+ public:
+  /// Makes `comm` record its operations as long as this object exists. write() writes
+  /// to `directory`. If `directory` is "", nothing is recorded.
+  RunTrace(Communicator& comm, std::string directory)
+      : comm_(comm), directory_(std::move(directory)) {
+    comm_.set_trace(get());
+  }
+  ~RunTrace() {
+    comm_.set_trace(nullptr);
+  }
+  RunTrace(const RunTrace&) = delete;
+  RunTrace& operator=(const RunTrace&) = delete;
+
+  /// Returns the trace; null if nothing is recorded.
+  Trace* get() {
+    return directory_.empty() ? nullptr : &trace_;
+  }
+
+  /// Returns the trace for a step; null after the first steps. `step` is the number of
+  /// steps that this process made before.
+  Trace* of_step(int64_t step) {
+    return step < kTracedSteps ? get() : nullptr;
+  }
+
+  /// Writes one file per rank (write_trace_files()). Collective.
+  void write() {
+    if (!directory_.empty()) {
+      write_trace_files(trace_, directory_, comm_);
+    }
+  }
+
+ private:
+  static constexpr int64_t kTracedSteps = 20;
+
+  Communicator& comm_;
+  std::string directory_;
+  Trace trace_;
+};
 
 }  // namespace tandem

@@ -1,7 +1,6 @@
 // `tandem train --fetch` and the data sets that it downloads.
 
 #include <chrono>
-#include <filesystem>
 
 #include "fetching.h"
 #include "tandem/base/file_lock.h"

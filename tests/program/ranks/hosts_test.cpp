@@ -17,17 +17,6 @@ using testing::StartsWith;
 constexpr const char* kNoHosts =
     "no network namespaces; scripts/setup, then as root: scripts/test -R Hosts";
 
-std::vector<std::string> lines_with(const std::string& text, const std::string& mark) {
-  std::vector<std::string> found;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find(mark) != std::string::npos) {
-      found.push_back(line);
-    }
-  }
-  return found;
-}
-
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   const Hosts hosts(2);
   if (!hosts.ok()) {

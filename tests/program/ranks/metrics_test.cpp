@@ -89,8 +89,7 @@ class Metrics : public testing::Test {
 
 // Returns the training line of metrics.jsonl with the loss of the samples.
 nlohmann::json line_of(const MetricSamples& samples, const std::string& out) {
-  std::istringstream lines(read_file(out + "/metrics.jsonl"));
-  for (std::string text; std::getline(lines, text);) {
+  for (const auto& text : split(read_file(out + "/metrics.jsonl"), '\n')) {
     const auto line = nlohmann::json::parse(text);
     if (line["kind"] == "train" && line["loss"] == samples.at("tandem_loss")) {
       return line;
@@ -151,8 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Metrics, SurviveARestart) {
   begin(training(with_metrics({"--nproc", "3", "--max-restarts", "3"})));
-  const double steps =
-      scrape_until("tandem_checkpoint_step", 5).at("tandem_step");
+  const double steps = scrape_until("tandem_checkpoint_step", 5).at("tandem_step");
   const auto ranks = workers_of(out_);
   ASSERT_EQ(ranks.size(), 3u);
   kill(ranks[1], SIGKILL);

@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -155,8 +154,7 @@ std::vector<std::string> open_doors_of(pid_t pid) {
   }
   std::vector<std::string> doors;
   for (const char* table : {"tcp", "tcp6", "unix"}) {
-    std::istringstream lines(read_file(folder + "/net/" + table));
-    for (std::string line; std::getline(lines, line);) {
+    for (const auto& line : split(read_file(folder + "/net/" + table), '\n')) {
       std::istringstream text(line);
       const std::vector<std::string> words(
           std::istream_iterator<std::string>(text), {});

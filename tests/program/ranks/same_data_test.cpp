@@ -10,7 +10,6 @@
 
 #include "tandem/base/store/socket.h"
 #include "tandem/data/dataset.h"
-#include "tandem/data/idx_folder.h"
 #include "tandem/data/write_digits.h"
 #include "tests/program/program.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,8 +28,7 @@ TEST(Resume, MetricsShowEachStepOnce) {
   // The lines without speed and time, which differ between runs.
   const auto losses = [](const std::string& text) {
     std::vector<std::string> found;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
+    for (const auto& line : split(text, '\n')) {
       found.push_back(line.substr(
           0,
           std::min(line.find(",\"samples_per_second"), line.find(",\"train_seconds"))));

@@ -10,7 +10,6 @@
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/idx.h"

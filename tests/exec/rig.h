@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/exec/stage_executor.h"
+#include "tests/exec/threads.h"
 
 namespace tandem {
 
@@ -39,6 +40,9 @@ class Recorder : public GradientSink {
   const std::vector<std::string>& names() const {
     return names_;
   }
+  const std::vector<size_t>& slots() const {
+    return slots_;
+  }
   // Returns whether all gradients still have the values that they had when they were
   // reported.
   bool all_were_final() const {
@@ -57,18 +61,24 @@ class Recorder : public GradientSink {
   std::vector<size_t> slots_;
 };
 
-// A model with its arenas, an eager executor and a Recorder.
+using MakeExecutor =
+    std::unique_ptr<StageExecutor> (*)(Model&, ModelArenas&, const StageOptions&);
+
+// A model with its arenas, an executor and a Recorder.
 struct Rig {
   std::unique_ptr<Model> model;
   ModelArenas arenas;
   Recorder recorder;
   std::unique_ptr<StageExecutor> executor;
 
-  explicit Rig(std::unique_ptr<Model> from, const StageOptions& options = {})
+  Rig(std::unique_ptr<Model> from, MakeExecutor make, const StageOptions& options = {})
       : model(std::move(from)),
         arenas(model->parameters(), model->buffers()),
         recorder(arenas.gradients()),
-        executor(make_eager_executor(*model, arenas, options)) {}
+        executor(make(*model, arenas, options)) {}
+  // Makes an eager executor.
+  explicit Rig(std::unique_ptr<Model> from, const StageOptions& options = {})
+      : Rig(std::move(from), &make_eager_executor, options) {}
 
   at::Tensor step(const Batch& batch, const StepContext& context) {
     const auto sums = executor->forward(0, batch, context).sums.tensor();
@@ -76,6 +86,22 @@ struct Rig {
     return sums;
   }
 };
+
+// Returns images of `shape` for a model with 10 outputs. The values do not depend on
+// the number of threads.
+inline Batch image_batch(
+    const std::vector<int64_t>& shape, int64_t first, int64_t count) {
+  const Threads one(1);
+  Batch batch;
+  const int64_t pixels = count * shape[0] * shape[1] * shape[2];
+  batch.inputs = (at::linspace(0, 900, pixels) + static_cast<double>(first))
+                     .sin()
+                     .view({count, shape[0], shape[1], shape[2]});
+  batch.targets = at::arange(first, first + count).remainder(10);
+  batch.first_position = first;
+  batch.global_count = count;
+  return batch;
+}
 
 inline std::unique_ptr<Model> small_net() {
   ModelOptions options;

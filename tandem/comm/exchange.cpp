@@ -1,0 +1,76 @@
+#include "tandem/comm/exchange.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tandem {
+
+namespace {
+
+constexpr int kTextTag = 1;
+
+// Returns a tensor of at least `bytes` bytes. Its elements have 8 bytes, because some
+// backends limit the number of elements.
+at::Tensor words_for(int64_t bytes) {
+  return at::zeros({(bytes + 7) / 8}, at::kLong);
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> exchange_numbers(
+    const std::vector<int64_t>& mine, const std::string& label, Communicator& comm) {
+  const auto count = static_cast<int64_t>(mine.size());
+  const auto row = at::empty({count}, at::kLong);
+  std::copy(mine.begin(), mine.end(), row.data_ptr<int64_t>());
+  const auto all = comm.stack(row, label);
+  std::vector<std::vector<int64_t>> rows;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto* first = all.data_ptr<int64_t>() + rank * count;
+    rows.emplace_back(first, first + count);
+  }
+  return rows;
+}
+
+int64_t reduce_count(
+    int64_t mine, ReduceOp op, const std::string& label, Communicator& comm) {
+  const auto number = at::full({1}, mine, at::kLong);
+  comm.all_reduce(number, op, label)->wait();
+  return number.item<int64_t>();
+}
+
+double reduce_number(
+    double mine, ReduceOp op, const std::string& label, Communicator& comm) {
+  const auto number = at::full({1}, mine, at::kDouble);
+  comm.all_reduce(number, op, label)->wait();
+  return number.item<double>();
+}
+
+std::vector<std::string> gather_texts(
+    const std::string& mine, const std::string& label, Communicator& comm) {
+  const auto sizes = exchange_numbers({static_cast<int64_t>(mine.size())}, label, comm);
+  if (comm.rank() != 0) {
+    if (!mine.empty()) {
+      const auto words = words_for(static_cast<int64_t>(mine.size()));
+      std::memcpy(words.data_ptr(), mine.data(), mine.size());
+      comm.send(words, 0, kTextTag, label)->wait();
+    }
+    return {};
+  }
+  std::vector<std::string> texts = {mine};
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    const int64_t size = sizes[static_cast<size_t>(rank)][0];
+    const auto words = words_for(size);
+    if (size > 0) {
+      comm.recv(words, rank, kTextTag, label)->wait();
+    }
+    texts.emplace_back(
+        static_cast<const char*>(words.data_ptr()), static_cast<size_t>(size));
+  }
+  return texts;
+}
+
+}  // namespace tandem
