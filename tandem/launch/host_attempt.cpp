@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -203,7 +204,9 @@ std::optional<HostEnding> HostAttempt::start() {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    return HostEnding{Cause::own_error, 1, error.what()};
+    // A signal also causes an Error.
+    return HostEnding{
+        leaves() ? Cause::stopped_by_us : Cause::own_error, 1, error.what()};
   }
   return std::nullopt;
 }
@@ -227,7 +230,8 @@ HostEnding HostAttempt::run() {
   if (logs_ != nullptr) {
     complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   }
-  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  mine.leaves = leaves();
   const auto ending = finish(mine);
   const bool ends_here = !ending.again && !failed_start &&
                          needs_summary(mine, when, have_reported) &&
@@ -249,8 +253,8 @@ bool HostAttempt::must_end(bool failed) {
       admit_newcomers();
     }
   }
-  const bool admits = !admitted_.empty();
-  return watch_->must_end(failed || admits) || admits;
+  const bool changes = !admitted_.empty() || leaves();
+  return watch_->must_end(failed || changes) || changes;
 }
 
 // Ends the ranks if hosts have joined. Ranks of tandem must have made a step, because
@@ -270,26 +274,38 @@ void HostAttempt::admit_newcomers() {
   }
 }
 
-bool HostAttempt::must_stop() const {
-  return supervisor_.stop_signal() != 0 || pending_stop_signal() != 0;
+int HostAttempt::stop_signal() const {
+  const int handled = supervisor_.stop_signal();
+  return handled != 0 ? handled : pending_stop_signal();
+}
+
+bool HostAttempt::leaves() const {
+  return options_.is_elastic() && !is_first() && stop_signal() != 0;
 }
 
 // Host 0 decides whether the ranks start again.
 void HostAttempt::decide(HostEnding& verdict) {
-  if (must_stop() || verdict.code == 0) {
+  if (stop_signal() != 0 || verdict.code == 0) {
     return;
   }
-  const bool lost = options_.is_elastic() && watch_->has_lost_host();
-  // A rank can also fail while it saves for the newcomers.
+  const bool lost = options_.is_elastic() && watch_->lost_host();
+  const auto& leaving = watch_->leaving_hosts();
+  // A rank can also fail while it saves because of a change.
   const bool failed = verdict.cause > Cause::saved_and_stopped;
-  if (failed || (admitted_.empty() && !lost)) {
+  if (failed || (admitted_.empty() && leaving.empty() && !lost)) {
     restarts_.decide(verdict, last_step(board_));
     return;
   }
   verdict.again = true;
-  verdict.reason = lost ? verdict.reason + "; the ranks start again on the other hosts"
-                        : "[launch] " + with_numbers("host", admitted_) +
-                              " joined, so the ranks start again on all hosts";
+  if (lost) {
+    verdict.reason += "; the ranks start again on the other hosts";
+  } else if (!leaving.empty()) {
+    verdict.reason = "[launch] " + with_numbers("host", leaving) +
+                     " left, so the ranks start again on the other hosts";
+  } else {
+    verdict.reason = "[launch] " + with_numbers("host", admitted_) +
+                     " joined, so the ranks start again on all hosts";
+  }
   // A warning is printed only once, so its text needs the number of the start.
   verdict.reason += fmt::format(" (start {})", rendezvous_.attempt.number + 2);
 }
@@ -306,7 +322,15 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   }
   supervisor_.finish_output();
   // Last, because finish_output() also reads signals.
-  ending.again = ending.again && !must_stop();
+  if (const int signal = stop_signal(); signal != 0 && ending.again) {
+    ending.again = false;
+    if (leaves()) {
+      ending.code = kExitStopped;
+      ending.reason = fmt::format(
+          "[launch] stopped by SIG{}; host {} has left the run", sigabbrev_np(signal),
+          options_.node_rank);
+    }
+  }
   if (is_first() && options_.is_elastic() && !ending.again) {
     rendezvous_.end_run();
   }

@@ -43,7 +43,10 @@ class HostAttempt {
   std::optional<HostEnding> start();
   bool must_end(bool failed);
   void admit_newcomers();
-  bool must_stop() const;
+  // Returns the signal that stopped this launcher; 0 if there is none.
+  int stop_signal() const;
+  // Returns whether a signal stopped this host, but not the run.
+  bool leaves() const;
   void decide(HostEnding& verdict);
   HostEnding finish(const HostEnding& mine);
 
