@@ -171,10 +171,11 @@ LaunchOptions with_members(LaunchOptions options, const std::vector<int>& member
 
 HostAttempt::HostAttempt(
     const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-    Restarts& restarts, LogDirectory* logs, StatusServer& status)
+    Restarts& restarts, HostChanges& changes, LogDirectory* logs, StatusServer& status)
     : options_(options),
       token_(token),
       restarts_(restarts),
+      changes_(changes),
       logs_(logs),
       status_(status),
       memory_kills_(num_memory_kills()),
@@ -257,19 +258,20 @@ bool HostAttempt::must_end(bool failed) {
   return watch_->must_end(failed || changes) || changes;
 }
 
+// Returns whether all ranks of this host have made a step. Returns true if their
+// program does not report steps.
+bool HostAttempt::have_made_step() const {
+  const auto statuses = board_.read();
+  return std::all_of(statuses.begin(), statuses.end(), [this](const auto& status) {
+    return status.step >= 0 || (status.pid == 0 && !options_.fork_server);
+  });
+}
+
 // Ends the ranks if hosts have joined. Ranks of tandem must have made a step, because
 // they cannot save a checkpoint earlier.
 void HostAttempt::admit_newcomers() {
   const auto newcomers = rendezvous_.newcomers();
-  if (newcomers.empty()) {
-    return;
-  }
-  const auto statuses = board_.read();
-  const bool can_end =
-      std::all_of(statuses.begin(), statuses.end(), [this](const auto& status) {
-        return status.step >= 0 || (status.pid == 0 && !options_.fork_server);
-      });
-  if (can_end) {
+  if (!newcomers.empty() && have_made_step()) {
     admitted_ = newcomers;
   }
 }
@@ -288,18 +290,51 @@ void HostAttempt::decide(HostEnding& verdict) {
   if (stop_signal() != 0 || verdict.code == 0) {
     return;
   }
-  const bool lost = options_.is_elastic() && watch_->lost_host();
-  const auto& leaving = watch_->leaving_hosts();
+  const bool changed =
+      options_.is_elastic() &&
+      (!admitted_.empty() || !watch_->leaving_hosts().empty() || watch_->lost_host());
   // A rank can also fail while it saves because of a change.
   const bool failed = verdict.cause > Cause::saved_and_stopped;
-  if (failed || (admitted_.empty() && leaving.empty() && !lost)) {
+  const std::string exclusions = options_.is_elastic() ? exclude_hosts() : "";
+  if (failed || !changed) {
     restarts_.decide(verdict, last_step(board_));
+  } else {
+    start_after_change(verdict);
+  }
+  verdict.reason += exclusions;
+}
+
+// Excludes hosts that cause starts without a step. Returns a text about these hosts.
+std::string HostAttempt::exclude_hosts() {
+  auto gone = watch_->leaving_hosts();
+  if (const auto lost = watch_->lost_host()) {
+    gone.push_back(*lost);
+  }
+  std::string text;
+  for (const int node : changes_.note(
+           {rendezvous_.attempt.members, gone, admitted_, have_made_step()})) {
+    text += fmt::format(
+        "; host {} is excluded, because it caused {} starts in succession without a "
+        "step",
+        node, HostChanges::kMostIdleStarts);
+  }
+  return text;
+}
+
+// Starts the ranks again because hosts have joined, left or are lost.
+void HostAttempt::start_after_change(HostEnding& verdict) const {
+  const int num_left = options_.nnodes - static_cast<int>(changes_.excluded().size());
+  if (num_left < options_.min_nnodes) {
+    verdict.code = 1;
+    verdict.reason = fmt::format(
+        "[launch] {} of {} hosts are left, expected at least {}", num_left,
+        options_.nnodes, options_.min_nnodes);
     return;
   }
   verdict.again = true;
-  if (lost) {
+  if (watch_->lost_host()) {
     verdict.reason += "; the ranks start again on the other hosts";
-  } else if (!leaving.empty()) {
+  } else if (const auto& leaving = watch_->leaving_hosts(); !leaving.empty()) {
     verdict.reason = "[launch] " + with_numbers("host", leaving) +
                      " left, so the ranks start again on the other hosts";
   } else {

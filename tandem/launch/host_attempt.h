@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/base/store/token.h"
 #include "tandem/launch/failure_file.h"
+#include "tandem/launch/host_changes.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
@@ -23,13 +25,14 @@ namespace tandem {
 class HostAttempt {
  public:
   /// Waits for other hosts as Rendezvous does, and throws its errors. `token`: null on
-  /// one host. `restarts` decides on host 0 whether the ranks start again. `logs`: null
-  /// for no log files. On host 0, `status` gets the statuses of all ranks once a
-  /// second. The arguments must outlive the object. Blocks the signals that stop a run
-  /// (Supervisor).
+  /// one host. On host 0, `restarts` and `changes` decide whether the ranks start
+  /// again, and `status` gets the statuses of all ranks once a second. `logs`: null for
+  /// no log files. The arguments must outlive the object. Blocks the signals that stop
+  /// a run (Supervisor).
   HostAttempt(
       const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-      Restarts& restarts, LogDirectory* logs, StatusServer& status);
+      Restarts& restarts, HostChanges& changes, LogDirectory* logs,
+      StatusServer& status);
 
   /// Starts the ranks, and returns how the ranks of all hosts ended. Throws ConfigError
   /// if their program cannot be executed.
@@ -47,12 +50,16 @@ class HostAttempt {
   int stop_signal() const;
   // Returns whether a signal stopped this host, but not the run.
   bool leaves() const;
+  bool have_made_step() const;
   void decide(HostEnding& verdict);
+  std::string exclude_hosts();
+  void start_after_change(HostEnding& verdict) const;
   HostEnding finish(const HostEnding& mine);
 
   const LaunchOptions& options_;
   const TokenFile* token_;
   Restarts& restarts_;
+  HostChanges& changes_;
   LogDirectory* logs_;
   StatusServer& status_;
   int64_t memory_kills_;

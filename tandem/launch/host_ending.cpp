@@ -171,7 +171,8 @@ HostEnding ending_of_host(
                           (when.several_hosts ? " on " + host_name() : "");
   const bool saved = has_saved(*process, report);
   if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
-    const bool of_all_ranks = report->code == kExitMisuse || saved || when.stop_signal != 0 ||
+    const bool of_all_ranks = report->code == kExitMisuse || saved ||
+                              when.stop_signal != 0 ||
                               all_report(report->message, endings, reports);
     return {
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};

@@ -100,8 +100,8 @@ std::string HostWatch::unreachable(int node, const std::string& name) const {
 
 // --- on host 0 ---
 
-// Looks for a host that disconnected without reporting its end, or that has not answered
-// for the timeout. Does nothing if a host is already lost.
+// Looks for a host that disconnected without reporting its end, or that has not
+// answered for the timeout. Does nothing if a host is already lost.
 void HostWatch::find_lost() {
   for (const auto& launcher : launchers()) {
     const int node = launcher.greeting.number;

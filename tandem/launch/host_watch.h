@@ -74,14 +74,14 @@ class HostWatch {
   /// why host 0 is lost, or "" if it answered. On host 0, returns "" at once.
   std::string lost();
 
-  /// Returns the number of the host that host 0 has lost first. Call it on host 0, in
-  /// the thread that calls must_end().
+  /// Returns the number of the host that host 0 has lost first. Call it on host 0, from
+  /// the argument `decide` of agree().
   std::optional<int> lost_host() const {
     return lost_host_;
   }
 
-  /// Returns the numbers of the hosts that leave the run (HostEnding::leaves). Call it on
-  /// host 0, from the `decide` of agree().
+  /// Returns the numbers of the hosts that leave the run (HostEnding::leaves). Call it
+  /// as lost_host().
   const std::vector<int>& leaving_hosts() const {
     return leaving_hosts_;
   }

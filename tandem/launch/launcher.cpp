@@ -17,6 +17,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/launch/host_attempt.h"
+#include "tandem/launch/host_changes.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/status_server.h"
@@ -122,8 +123,10 @@ void pause_before_restart(std::chrono::seconds delay) {
 // Sets `next` to this attempt.
 HostEnding run_attempt(
     const LaunchOptions& options, const TokenFile* token, Attempt& next,
-    Restarts& restarts, LogDirectory* logs, StatusServer& status) {
+    Restarts& restarts, HostChanges& changes, LogDirectory* logs,
+    StatusServer& status) {
   next.restarts = restarts.count();
+  next.excluded = changes.excluded();
   // The first wait for host 0 is before the supervisor blocks signals, because it may
   // be long.
   auto meeting = meet_first_node(options, token == nullptr ? "" : token->token(), next);
@@ -133,7 +136,8 @@ HostEnding run_attempt(
   }
   next = meeting.attempt;
   restarts.set_count(next.restarts);
-  HostAttempt attempt(options, token, std::move(meeting), restarts, logs, status);
+  HostAttempt attempt(
+      options, token, std::move(meeting), restarts, changes, logs, status);
   return attempt.run();
 }
 
@@ -141,6 +145,7 @@ HostEnding run_attempt(
 HostEnding run_attempts(
     const LaunchOptions& options, const TokenFile* token, LogDirectory* logs) {
   Restarts restarts(options.max_restarts);
+  HostChanges changes;
   // Serves until the run ends, so the port stays open while the ranks start again.
   StatusServer status(listen_for_status(options));
   Attempt next;
@@ -150,7 +155,7 @@ HostEnding run_attempts(
       if (next.number > 0 && options.node_rank == 0) {
         pause_before_restart(restarts.delay());
       }
-      auto ending = run_attempt(options, token, next, restarts, logs, status);
+      auto ending = run_attempt(options, token, next, restarts, changes, logs, status);
       if (!ending.again) {
         return ending;
       }
