@@ -73,7 +73,7 @@ void add_progress(MetricsText& text, const RunStatus& status) {
         status.collected_at - rank->step_seconds);
     text.add(
         "tandem_epoch", "gauge", "Number of the epoch, from 1.",
-        static_cast<double>(rank->epoch + 1));
+        static_cast<double>(rank->epoch));
   }
   if (const auto* rank = status.with_values()) {
     text.add("tandem_loss", "gauge", "Training loss of the last report.", rank->loss);

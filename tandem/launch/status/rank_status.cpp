@@ -109,7 +109,7 @@ RankStatus status_of(const Report& report, int rank) {
     status.waiting_seconds = seconds_since(report.waiting_since);
   }
   if (report.step_at != 0) {
-    status.epoch = report.epoch;
+    status.epoch = report.epoch + 1;
     status.step = report.step;
     status.step_seconds = seconds_since(report.step_at);
   }

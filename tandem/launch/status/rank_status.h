@@ -34,8 +34,8 @@ struct RankStatus {
   // it does not wait. waiting_seconds is then the time since the wait began.
   std::string operation;
   double waiting_seconds = 0;
-  // Epoch, from 0, and number of steps since the run began; -1 before the first step.
-  // step_seconds is the time since the last step ended.
+  // Number of the epoch, from 1, and number of steps since the run began; -1 before the
+  // first step. step_seconds is the time since the last step ended.
   int64_t epoch = -1;
   int64_t step = -1;
   double step_seconds = 0;
