@@ -24,8 +24,6 @@ namespace {
 
 constexpr const char* kStatusVariable = "TANDEM_STATUS";
 constexpr const char* kSlotVariable = "TANDEM_STATUS_SLOT";
-constexpr const char* kActivities[] = {
-    "starting", "loading data", "training", "evaluating", "saving"};
 
 // Report of one rank. Times are in nanoseconds on a clock that all processes of a host
 // share; 0 means never.
@@ -197,8 +195,8 @@ void set_member(const nlohmann::json& value, double& member) {
 
 void set_member(const nlohmann::json& value, Activity& member) {
   const auto* found = std::find(
-      std::begin(kActivities), std::end(kActivities), value.get<std::string>());
-  member = static_cast<Activity>(found - std::begin(kActivities));
+      std::begin(kActivityNames), std::end(kActivityNames), value.get<std::string>());
+  member = static_cast<Activity>(found - std::begin(kActivityNames));
 }
 
 template <typename Change>
@@ -221,7 +219,7 @@ void write_report(const Change& change) {
 
 const char* name_of(Activity activity) {
   const auto number = static_cast<size_t>(activity);
-  return number < std::size(kActivities) ? kActivities[number] : "unknown";
+  return number < std::size(kActivityNames) ? kActivityNames[number] : "unknown";
 }
 
 std::string to_json(const std::vector<RankStatus>& statuses) {

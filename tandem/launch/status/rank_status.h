@@ -13,9 +13,10 @@ namespace tandem {
 
 /// Work that a rank does.
 enum class Activity : int32_t { starting, data, training, evaluation, saving };
-constexpr Activity kAllActivities[] = {
-    Activity::starting, Activity::data, Activity::training, Activity::evaluation,
-    Activity::saving};
+
+/// Names of the activities, in the order of their values.
+constexpr const char* kActivityNames[] = {
+    "starting", "loading data", "training", "evaluating", "saving"};
 
 /// Returns the name of an activity, such as "saving".
 const char* name_of(Activity activity);
