@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "exposition.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem::metrics_text_test {
 

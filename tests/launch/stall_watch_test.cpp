@@ -9,6 +9,7 @@
 
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem::stall_watch_test {
 

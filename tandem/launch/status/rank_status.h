@@ -49,11 +49,6 @@ struct RankStatus {
   double checkpoint_seconds = 0;
 };
 
-/// Converts statuses to a JSON array and back. from_json() returns no statuses if the
-/// text has another form, because any process of a run can write it.
-std::string to_json(const std::vector<RankStatus>& statuses);
-std::vector<RankStatus> statuses_from_json(const std::string& text);
-
 /// Memory in which the ranks of a host report their status. The launcher makes it; the
 /// ranks write to it, and the launcher reads it without waiting for them. The object
 /// must outlive the ranks.

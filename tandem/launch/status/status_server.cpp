@@ -15,6 +15,7 @@
 
 #include "tandem/base/text.h"
 #include "tandem/launch/status/metrics_text.h"
+#include "tandem/launch/status/status_json.h"
 #include "tandem/launch/status/status_sockets.h"
 
 namespace tandem {
