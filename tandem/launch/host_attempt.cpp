@@ -145,15 +145,6 @@ HostWatch::Options watch_options(
   return watch;
 }
 
-// Returns the number of steps that the ranks of a host have made, -1 if it is unknown.
-int64_t last_step(const StatusBoard& board) {
-  int64_t step = -1;
-  for (const auto& status : board.read()) {
-    step = std::max(step, status.step);
-  }
-  return step;
-}
-
 double stop_grace(const LaunchOptions& options) {
   return options.stop_grace_seconds < 0 ? options.grace_seconds
                                         : options.stop_grace_seconds;
@@ -297,7 +288,9 @@ void HostAttempt::decide(HostEnding& verdict) {
   const bool failed = verdict.cause > Cause::saved_and_stopped;
   const std::string exclusions = options_.is_elastic() ? exclude_hosts() : "";
   if (failed || !changed) {
-    restarts_.decide(verdict, last_step(board_));
+    const auto status = status_now(here_.world_size(), 0, board_.read());
+    const auto* furthest = status.furthest();
+    restarts_.decide(verdict, furthest == nullptr ? -1 : furthest->step);
   } else {
     start_after_change(verdict);
   }
