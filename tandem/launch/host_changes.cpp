@@ -8,8 +8,7 @@ namespace tandem {
 std::vector<int> HostChanges::note(const Change& attempt) {
   const auto before = excluded();
   const auto took_part = [&](int node) {
-    return std::find(attempt.members.begin(), attempt.members.end(), node) !=
-           attempt.members.end();
+    return std::binary_search(attempt.members.begin(), attempt.members.end(), node);
   };
   for (const int node : joining_) {
     idle_starts_[node] += took_part(node) ? 0 : 1;

@@ -16,7 +16,7 @@ class HostChanges {
 
   /// The end of an attempt. The numbers are numbers of hosts.
   struct Change {
-    // Hosts that took part.
+    // Hosts that took part, in ascending order.
     std::vector<int> members;
     // Members that left or were lost.
     std::vector<int> gone;

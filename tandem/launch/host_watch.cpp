@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -78,14 +79,10 @@ std::string HostWatch::host(int node, const std::string& where) const {
 std::vector<StoreServer::Launcher> HostWatch::launchers() const {
   auto found = server_->launchers();
   const auto& members = options_.members;
-  found.erase(
-      std::remove_if(
-          found.begin(), found.end(),
-          [&](const auto& one) {
-            return std::find(members.begin(), members.end(), one.greeting.number) ==
-                   members.end();
-          }),
-      found.end());
+  const auto is_stranger = [&](const auto& one) {
+    return !std::binary_search(members.begin(), members.end(), one.greeting.number);
+  };
+  found.erase(std::remove_if(found.begin(), found.end(), is_stranger), found.end());
   return found;
 }
 
@@ -116,14 +113,14 @@ void HostWatch::find_lost() {
 }
 
 void HostWatch::name_missing_hosts() {
-  const auto there = launchers();
-  std::vector<int> missing;
-  for (const int node : options_.members) {
-    const auto is_it = [&](const auto& one) { return one.greeting.number == node; };
-    if (node != 0 && std::none_of(there.begin(), there.end(), is_it)) {
-      missing.push_back(node);
-    }
+  std::vector<int> there = {0};
+  for (const auto& launcher : launchers()) {
+    there.push_back(launcher.greeting.number);
   }
+  std::vector<int> missing;
+  std::set_difference(
+      options_.members.begin(), options_.members.end(), there.begin(), there.end(),
+      std::back_inserter(missing));
   if (missing.empty()) {
     all_have_come_ = true;
     server_->set(kMissing, "");

@@ -32,8 +32,8 @@ constexpr const char* kRunOver = "launch/over";
 class HostWatch {
  public:
   struct Options {
-    // Number of this host, and numbers of all hosts of the run, in order of their
-    // ranks.
+    // Number of this host, and numbers of all hosts of the run in ascending order, which
+    // is the order of their ranks.
     int node = 0;
     std::vector<int> members = {0};
     // Number of ranks per host.

@@ -91,8 +91,9 @@ std::vector<int> members_in(StoreClient& client) {
   return members;
 }
 
-bool is_member(const std::vector<int>& members, int node) {
-  return std::find(members.begin(), members.end(), node) != members.end();
+// `nodes`: numbers in ascending order.
+bool is_member(const std::vector<int>& nodes, int node) {
+  return std::binary_search(nodes.begin(), nodes.end(), node);
 }
 
 // Joins the store of host 0 for an attempt. Returns null if the server belongs to an
