@@ -1,11 +1,11 @@
 // Replaces post_status.cpp in a build without libcurl.
 
-#include "app/kubeflow/status_server.h"
+#include "app/kubeflow/progress_server.h"
 
 namespace tandem::app {
 
 std::string post_status(
-    const StatusServer&, const std::string&, std::chrono::milliseconds,
+    const ProgressServer&, const std::string&, std::chrono::milliseconds,
     const std::function<bool()>&) {
   return "gets no request, because this build has no libcurl";
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "app/kubeflow/status_server.h"
+#include "app/kubeflow/progress_server.h"
 #include "tandem/base/files.h"
 
 namespace tandem::app {
@@ -41,7 +41,7 @@ int check_abandoned(void* abandoned, curl_off_t, curl_off_t, curl_off_t, curl_of
 }  // namespace
 
 std::string post_status(
-    const StatusServer& server, const std::string& body,
+    const ProgressServer& server, const std::string& body,
     std::chrono::milliseconds timeout, const std::function<bool()>& abandoned) {
   std::string token;
   if (!server.token_file.empty()) {

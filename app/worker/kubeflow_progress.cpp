@@ -10,7 +10,7 @@ namespace {
 // The last evaluation follows the last step, so only finish() sends 100 percent.
 constexpr int kMostPercent = 99;
 
-StatusSender::Post post_to(const StatusServer& server) {
+StatusSender::Post post_to(const ProgressServer& server) {
   return [server](
              const std::string& status, std::chrono::milliseconds timeout,
              const std::function<bool()>& abandoned) {
@@ -20,7 +20,7 @@ StatusSender::Post post_to(const StatusServer& server) {
 
 }  // namespace
 
-KubeflowProgress::KubeflowProgress(const StatusServer& server, int64_t epochs)
+KubeflowProgress::KubeflowProgress(const ProgressServer& server, int64_t epochs)
     : epochs_(static_cast<double>(std::max<int64_t>(1, epochs))),
       sender_(server.url, post_to(server)) {}
 
@@ -67,7 +67,7 @@ void KubeflowProgress::send() {
 }
 
 std::unique_ptr<KubeflowProgress> kubeflow_progress(const RunConfig& config, int rank) {
-  const auto server = rank == 0 ? find_status_server() : std::nullopt;
+  const auto server = rank == 0 ? find_progress_server() : std::nullopt;
   return server ? std::make_unique<KubeflowProgress>(*server, config.training.epochs)
                 : nullptr;
 }

@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "app/kubeflow/progress_server.h"
 #include "app/kubeflow/status.h"
 #include "app/kubeflow/status_sender.h"
-#include "app/kubeflow/status_server.h"
 #include "tandem/config/run_config.h"
 #include "tandem/train/report/report_listener.h"
 
@@ -15,7 +15,7 @@ namespace tandem::app {
 class KubeflowProgress : public ReportListener {
  public:
   /// `epochs` is the number of epochs of the run.
-  KubeflowProgress(const StatusServer& server, int64_t epochs);
+  KubeflowProgress(const ProgressServer& server, int64_t epochs);
 
   void on_training(const TrainReport& report) override;
   void on_evaluation(const TestReport& report) override;

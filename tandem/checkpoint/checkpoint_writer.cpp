@@ -5,11 +5,11 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "tandem/base/blocked_signals.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 
@@ -44,25 +44,6 @@ void copy_tensors(
   }
 }
 
-// Blocks signals in threads that start while the object exists. Signals are then
-// delivered to other threads, where they interrupt a rank that waits in a system call.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all{};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() {
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 std::string reason_of(const SaveOutcome& outcome) {
@@ -93,7 +74,8 @@ void CheckpointWriter::start_thread() {
   if (thread_.joinable()) {
     return;
   }
-  const NoSignals inherited;
+  // Signals must interrupt a rank that waits in a system call, on another thread.
+  const BlockedSignals inherited;
   try {
     thread_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -144,15 +145,6 @@ HostWatch::Options watch_options(
   return watch;
 }
 
-// Returns the number of steps that the ranks of a host have made, -1 if it is unknown.
-int64_t last_step(const StatusBoard& board) {
-  int64_t step = -1;
-  for (const auto& status : board.read()) {
-    step = std::max(step, status.step);
-  }
-  return step;
-}
-
 double stop_grace(const LaunchOptions& options) {
   return options.stop_grace_seconds < 0 ? options.grace_seconds
                                         : options.stop_grace_seconds;
@@ -170,10 +162,11 @@ LaunchOptions with_members(LaunchOptions options, const std::vector<int>& member
 
 HostAttempt::HostAttempt(
     const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-    Restarts& restarts, LogDirectory* logs, StatusServer& status)
+    Restarts& restarts, HostChanges& changes, LogDirectory* logs, StatusServer& status)
     : options_(options),
       token_(token),
       restarts_(restarts),
+      changes_(changes),
       logs_(logs),
       status_(status),
       memory_kills_(num_memory_kills()),
@@ -203,7 +196,9 @@ std::optional<HostEnding> HostAttempt::start() {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    return HostEnding{Cause::own_error, 1, error.what()};
+    // A signal also causes an Error.
+    return HostEnding{
+        leaves() ? Cause::stopped_by_us : Cause::own_error, 1, error.what()};
   }
   return std::nullopt;
 }
@@ -227,7 +222,8 @@ HostEnding HostAttempt::run() {
   if (logs_ != nullptr) {
     complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   }
-  const auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  mine.leaves = leaves();
   const auto ending = finish(mine);
   const bool ends_here = !ending.again && !failed_start &&
                          needs_summary(mine, when, have_reported) &&
@@ -249,47 +245,95 @@ bool HostAttempt::must_end(bool failed) {
       admit_newcomers();
     }
   }
-  const bool admits = !admitted_.empty();
-  return watch_->must_end(failed || admits) || admits;
+  const bool changes = !admitted_.empty() || leaves();
+  return watch_->must_end(failed || changes) || changes;
+}
+
+// Returns whether all ranks of this host have made a step. Returns true if their
+// program does not report steps.
+bool HostAttempt::have_made_step() const {
+  const auto statuses = board_.read();
+  return std::all_of(statuses.begin(), statuses.end(), [this](const auto& status) {
+    return status.step >= 0 || (status.pid == 0 && !options_.fork_server);
+  });
 }
 
 // Ends the ranks if hosts have joined. Ranks of tandem must have made a step, because
 // they cannot save a checkpoint earlier.
 void HostAttempt::admit_newcomers() {
   const auto newcomers = rendezvous_.newcomers();
-  if (newcomers.empty()) {
-    return;
-  }
-  const auto statuses = board_.read();
-  const bool can_end =
-      std::all_of(statuses.begin(), statuses.end(), [this](const auto& status) {
-        return status.step >= 0 || (status.pid == 0 && !options_.fork_server);
-      });
-  if (can_end) {
+  if (!newcomers.empty() && have_made_step()) {
     admitted_ = newcomers;
   }
 }
 
-bool HostAttempt::must_stop() const {
-  return supervisor_.stop_signal() != 0 || pending_stop_signal() != 0;
+int HostAttempt::stop_signal() const {
+  const int handled = supervisor_.stop_signal();
+  return handled != 0 ? handled : pending_stop_signal();
+}
+
+bool HostAttempt::leaves() const {
+  return options_.is_elastic() && !is_first() && stop_signal() != 0;
 }
 
 // Host 0 decides whether the ranks start again.
 void HostAttempt::decide(HostEnding& verdict) {
-  if (must_stop() || verdict.code == 0) {
+  if (stop_signal() != 0 || verdict.code == 0) {
     return;
   }
-  const bool lost = options_.is_elastic() && watch_->has_lost_host();
-  // A rank can also fail while it saves for the newcomers.
+  const bool changed =
+      options_.is_elastic() &&
+      (!admitted_.empty() || !watch_->leaving_hosts().empty() || watch_->lost_host());
+  // A rank can also fail while it saves because of a change.
   const bool failed = verdict.cause > Cause::saved_and_stopped;
-  if (failed || (admitted_.empty() && !lost)) {
-    restarts_.decide(verdict, last_step(board_));
+  const std::string exclusions = options_.is_elastic() ? exclude_hosts() : "";
+  if (failed || !changed) {
+    const auto status = status_now(here_.world_size(), 0, board_.read());
+    const auto* furthest = status.furthest();
+    restarts_.decide(verdict, furthest == nullptr ? -1 : furthest->step);
+  } else {
+    start_after_change(verdict);
+  }
+  verdict.reason += exclusions;
+}
+
+// Excludes hosts that cause starts without a step. Returns a text about these hosts.
+std::string HostAttempt::exclude_hosts() {
+  auto gone = watch_->leaving_hosts();
+  if (const auto lost = watch_->lost_host()) {
+    gone.push_back(*lost);
+  }
+  std::string text;
+  for (const int node : changes_.note(
+           {rendezvous_.attempt.members, gone, admitted_, have_made_step()})) {
+    text += fmt::format(
+        "; host {} is excluded, because it caused {} starts in succession without a "
+        "step",
+        node, HostChanges::kMostIdleStarts);
+  }
+  return text;
+}
+
+// Starts the ranks again because hosts have joined, left or are lost.
+void HostAttempt::start_after_change(HostEnding& verdict) const {
+  const int num_left = options_.nnodes - static_cast<int>(changes_.excluded().size());
+  if (num_left < options_.min_nnodes) {
+    verdict.code = 1;
+    verdict.reason = fmt::format(
+        "[launch] {} of {} hosts are left, expected at least {}", num_left,
+        options_.nnodes, options_.min_nnodes);
     return;
   }
   verdict.again = true;
-  verdict.reason = lost ? verdict.reason + "; the ranks start again on the other hosts"
-                        : "[launch] " + with_numbers("host", admitted_) +
-                              " joined, so the ranks start again on all hosts";
+  if (watch_->lost_host()) {
+    verdict.reason += "; the ranks start again on the other hosts";
+  } else if (const auto& leaving = watch_->leaving_hosts(); !leaving.empty()) {
+    verdict.reason = "[launch] " + with_numbers("host", leaving) +
+                     " left, so the ranks start again on the other hosts";
+  } else {
+    verdict.reason = "[launch] " + with_numbers("host", admitted_) +
+                     " joined, so the ranks start again on all hosts";
+  }
   // A warning is printed only once, so its text needs the number of the start.
   verdict.reason += fmt::format(" (start {})", rendezvous_.attempt.number + 2);
 }
@@ -306,7 +350,15 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   }
   supervisor_.finish_output();
   // Checked after finish_output(), which also reads signals.
-  ending.again = ending.again && !must_stop();
+  if (const int signal = stop_signal(); signal != 0 && ending.again) {
+    ending.again = false;
+    if (leaves()) {
+      ending.code = kExitStopped;
+      ending.reason = fmt::format(
+          "[launch] stopped by SIG{}; host {} has left the run", sigabbrev_np(signal),
+          options_.node_rank);
+    }
+  }
   if (is_first() && options_.is_elastic() && !ending.again) {
     rendezvous_.end_run();
   }

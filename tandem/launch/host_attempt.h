@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/base/store/token.h"
 #include "tandem/launch/failure_file.h"
+#include "tandem/launch/host_changes.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
@@ -26,11 +28,12 @@ class HostAttempt {
   /// signals that stop a run (Supervisor). The arguments must outlive the object.
   ///
   /// `token` is null on one host. `logs` is null if there are no log files. On host 0,
-  /// `restarts` decides whether the ranks start again, and `status` gets the statuses
-  /// of all ranks once a second.
+  /// `restarts` and `changes` decide whether the ranks start again, and `status` gets
+  /// the statuses of all ranks once a second.
   HostAttempt(
       const LaunchOptions& options, const TokenFile* token, Meeting meeting,
-      Restarts& restarts, LogDirectory* logs, StatusServer& status);
+      Restarts& restarts, HostChanges& changes, LogDirectory* logs,
+      StatusServer& status);
 
   /// Starts the ranks, waits for their end, and returns how the ranks of all hosts
   /// ended. Throws ConfigError if their program cannot be executed.
@@ -44,13 +47,20 @@ class HostAttempt {
   std::optional<HostEnding> start();
   bool must_end(bool failed);
   void admit_newcomers();
-  bool must_stop() const;
+  // Returns the signal that stopped this launcher; 0 if there is none.
+  int stop_signal() const;
+  // Returns whether a signal stopped this host, but not the run.
+  bool leaves() const;
+  bool have_made_step() const;
   void decide(HostEnding& verdict);
+  std::string exclude_hosts();
+  void start_after_change(HostEnding& verdict) const;
   HostEnding finish(const HostEnding& mine);
 
   const LaunchOptions& options_;
   const TokenFile* token_;
   Restarts& restarts_;
+  HostChanges& changes_;
   LogDirectory* logs_;
   StatusServer& status_;
   int64_t memory_kills_;

@@ -126,7 +126,10 @@ std::string describe(
 std::string to_text(const HostEnding& ending) {
   return fmt::format(
       "{} {}{} {}", static_cast<int>(ending.cause), ending.code,
-      ending.again ? "+" : "", ending.reason);
+      ending.again    ? "+"
+      : ending.leaves ? "-"
+                      : "",
+      ending.reason);
 }
 
 std::optional<HostEnding> ending_from(const std::string& text) {
@@ -140,12 +143,14 @@ std::optional<HostEnding> ending_from(const std::string& text) {
   }
   const auto cause = static_cast<Cause>(*number);
   std::string code_text = text.substr(first + 1, second - first - 1);
-  const bool again = !code_text.empty() && code_text.back() == '+';
-  code_text.resize(code_text.size() - (again ? 1 : 0));
+  const bool again = ends_with(code_text, "+");
+  const bool leaves = ends_with(code_text, "-");
+  code_text.resize(code_text.size() - (again || leaves ? 1 : 0));
   const auto code = parse_number<int>(code_text);
   return HostEnding{
       cause, cause == Cause::none ? 0 : known_exit_code(code.value_or(1)),
-      printable(text.substr(second + 1, kMostBytes)), again && cause != Cause::none};
+      printable(text.substr(second + 1, kMostBytes)), again && cause != Cause::none,
+      leaves};
 }
 
 const Supervisor::Ending* first_failure(
@@ -166,7 +171,8 @@ HostEnding ending_of_host(
                           (when.several_hosts ? " on " + host_name() : "");
   const bool saved = has_saved(*process, report);
   if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
-    const bool of_all_ranks = report->code == kExitMisuse || saved || when.stop_signal != 0 ||
+    const bool of_all_ranks = report->code == kExitMisuse || saved ||
+                              when.stop_signal != 0 ||
                               all_report(report->message, endings, reports);
     return {
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};

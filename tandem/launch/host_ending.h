@@ -40,6 +40,8 @@ struct HostEnding {
   std::string reason;
   // True if the launchers start the ranks again (launch/restarts.h).
   bool again = false;
+  // True if a signal stopped only this host, and the run may continue without it.
+  bool leaves = false;
 };
 
 /// Converts a HostEnding to text, which launchers exchange through the store.

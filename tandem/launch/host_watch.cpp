@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -78,14 +79,10 @@ std::string HostWatch::host(int node, const std::string& where) const {
 std::vector<StoreServer::Launcher> HostWatch::launchers() const {
   auto found = server_->launchers();
   const auto& members = options_.members;
-  found.erase(
-      std::remove_if(
-          found.begin(), found.end(),
-          [&](const auto& one) {
-            return std::find(members.begin(), members.end(), one.greeting.number) ==
-                   members.end();
-          }),
-      found.end());
+  const auto is_stranger = [&](const auto& one) {
+    return !std::binary_search(members.begin(), members.end(), one.greeting.number);
+  };
+  found.erase(std::remove_if(found.begin(), found.end(), is_stranger), found.end());
   return found;
 }
 
@@ -100,34 +97,30 @@ std::string HostWatch::unreachable(int node, const std::string& name) const {
 
 // --- on host 0 ---
 
-// Returns an error about the first host that disconnected without reporting its end, or
-// that has not answered for the timeout; "" if there is none.
-std::string HostWatch::find_lost() const {
+// Looks for a host that disconnected without reporting its end, or that has not
+// answered for the timeout. Does nothing if a host is already lost.
+void HostWatch::find_lost() {
   for (const auto& launcher : launchers()) {
     const int node = launcher.greeting.number;
     const auto& name = launcher.greeting.host;
-    if (server_->get(ended_key(node))) {
-      continue;
-    }
-    if (!launcher.here) {
-      return gone(host(node, "on " + name));
-    }
-    if (Clock::now() - launcher.heard > options_.timeout) {
-      return unreachable(node, name);
+    const bool answers =
+        launcher.here && Clock::now() - launcher.heard <= options_.timeout;
+    if (!lost_host_ && !answers && !server_->get(ended_key(node))) {
+      lost_host_ = node;
+      lost_ = launcher.here ? unreachable(node, name) : gone(host(node, "on " + name));
     }
   }
-  return "";
 }
 
 void HostWatch::name_missing_hosts() {
-  const auto there = launchers();
-  std::vector<int> missing;
-  for (const int node : options_.members) {
-    const auto is_it = [&](const auto& one) { return one.greeting.number == node; };
-    if (node != 0 && std::none_of(there.begin(), there.end(), is_it)) {
-      missing.push_back(node);
-    }
+  std::vector<int> there = {0};
+  for (const auto& launcher : launchers()) {
+    there.push_back(launcher.greeting.number);
   }
+  std::vector<int> missing;
+  std::set_difference(
+      options_.members.begin(), options_.members.end(), there.begin(), there.end(),
+      std::back_inserter(missing));
   if (missing.empty()) {
     all_have_come_ = true;
     server_->set(kMissing, "");
@@ -158,8 +151,8 @@ bool HostWatch::must_end(bool failed) {
   if (failed && !std::exchange(failed_, true) && !server_->get(kRunOver)) {
     server_->set(kRunOver, "0");
   }
-  lost_ = lost_.empty() ? find_lost() : lost_;
-  if (!lost_.empty() && !server_->get(kRunOver)) {
+  find_lost();
+  if (lost_host_ && !server_->get(kRunOver)) {
     server_->set(kRunOver, "0");
   }
   return server_->get(kRunOver).has_value();
@@ -170,6 +163,7 @@ bool HostWatch::must_end(bool failed) {
 std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
   const int first = parse_number<int>(server_->get(kRunOver).value_or("0")).value_or(0);
   HostEnding verdict = mine;
+  leaving_hosts_.clear();
   const auto add = [&](const HostEnding& other, bool came_first) {
     if (other.cause > verdict.cause ||
         (other.cause == verdict.cause && came_first && first != 0)) {
@@ -181,12 +175,15 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
     const auto text = server_->get(ended_key(node));
     if (const auto ending = text ? ending_from(*text) : std::nullopt) {
       add(*ending, node == first);
+      if (ending->leaves) {
+        leaving_hosts_.push_back(node);
+      }
     } else if (launcher.here && Clock::now() - launcher.heard <= options_.timeout) {
       return std::nullopt;
     }
   }
-  lost_ = lost_.empty() ? find_lost() : lost_;
-  if (!lost_.empty()) {
+  find_lost();
+  if (lost_host_) {
     add({Cause::lost, 1, lost_}, false);
   }
   return verdict;

@@ -32,8 +32,8 @@ constexpr const char* kRunOver = "launch/over";
 class HostWatch {
  public:
   struct Options {
-    // Number of this host, and numbers of all hosts of the run, in order of their
-    // ranks.
+    // Number of this host, and numbers of all hosts of the run in ascending order, which
+    // is the order of their ranks.
     int node = 0;
     std::vector<int> members = {0};
     // Number of ranks per host.
@@ -74,10 +74,16 @@ class HostWatch {
   /// why host 0 is lost, or "" if it answered. On host 0, returns "" immediately.
   std::string lost();
 
-  /// Returns whether host 0 has lost another host. Call it on host 0, in the thread
-  /// that calls must_end().
-  bool has_lost_host() const {
-    return !lost_.empty();
+  /// Returns the number of the host that host 0 has lost first. Call it on host 0, from
+  /// the argument `decide` of agree().
+  std::optional<int> lost_host() const {
+    return lost_host_;
+  }
+
+  /// Returns the numbers of the hosts that leave the run (HostEnding::leaves). Call it
+  /// as lost_host().
+  const std::vector<int>& leaving_hosts() const {
+    return leaving_hosts_;
   }
 
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
@@ -102,7 +108,7 @@ class HostWatch {
   std::string ranks_of(int node) const;
   std::string host(int node, const std::string& where) const;
   std::string unreachable(int node, const std::string& name) const;
-  std::string find_lost() const;
+  void find_lost();
   void name_missing_hosts();
   void repeat_missing_hosts();
   std::optional<HostEnding> choose(const HostEnding& mine);
@@ -134,6 +140,9 @@ class HostWatch {
   // object's thread uses reported_failure_ and reported_end_.
   bool reported_failure_ = false;
   bool reported_end_ = false;
+  // Only host 0 uses lost_host_ and leaving_hosts_, in the caller's thread.
+  std::optional<int> lost_host_;
+  std::vector<int> leaving_hosts_;
   StoreServer* server_;
   StoreClient* client_;
   std::unique_ptr<StoreClient> own_client_;

@@ -17,6 +17,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/launch/host_attempt.h"
+#include "tandem/launch/host_changes.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/status_server.h"
@@ -118,6 +119,57 @@ void pause_before_restart(std::chrono::seconds delay) {
   } while (std::chrono::steady_clock::now() < until);
 }
 
+// Starts the ranks of attempt `next` or of a later one, and returns how they ended.
+// Sets `next` to this attempt.
+HostEnding run_attempt(
+    const LaunchOptions& options, const TokenFile* token, Attempt& next,
+    Restarts& restarts, HostChanges& changes, LogDirectory* logs,
+    StatusServer& status) {
+  next.restarts = restarts.count();
+  next.excluded = changes.excluded();
+  // The first wait for host 0 is before the supervisor blocks signals, because it may
+  // be long.
+  auto meeting = meet_first_node(options, token == nullptr ? "" : token->token(), next);
+  if (meeting.is_over) {
+    log_info("[launch] the run ended before this host could take part");
+    return {};
+  }
+  next = meeting.attempt;
+  restarts.set_count(next.restarts);
+  HostAttempt attempt(
+      options, token, std::move(meeting), restarts, changes, logs, status);
+  return attempt.run();
+}
+
+// Starts the ranks until they must not start again. Returns how they ended.
+HostEnding run_attempts(
+    const LaunchOptions& options, const TokenFile* token, LogDirectory* logs) {
+  Restarts restarts(options.max_restarts);
+  HostChanges changes;
+  // Serves until the run ends, so the port stays open while the ranks start again.
+  StatusServer status(listen_for_status(options));
+  Attempt next;
+  try {
+    for (;; ++next.number) {
+      status.publish(status_now(options.world_size(), restarts.count(), {}));
+      if (next.number > 0 && options.node_rank == 0) {
+        pause_before_restart(restarts.delay());
+      }
+      auto ending = run_attempt(options, token, next, restarts, changes, logs, status);
+      if (!ending.again) {
+        return ending;
+      }
+      log_warning(ending.reason);
+    }
+  } catch (const Error& error) {
+    // The run can continue from the checkpoints of earlier attempts.
+    if (next.number > 0 && pending_stop_signal() != 0) {
+      throw StoppedError(error.what());
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 Variables rank_variables(int nproc, int64_t threads) {
@@ -161,43 +213,14 @@ void launch_ranks(const LaunchOptions& options) {
   }
   // Makes the launcher, instead of init, the parent of orphaned grandchildren.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Restarts restarts(options.max_restarts);
   std::optional<LogDirectory> logs;
   if (options.torchrun) {
     logs.emplace(options.torchrun->logs, options.run);
   }
-  // Serves until the run ends, so the port stays open while the ranks start again.
-  StatusServer status(listen_for_status(options));
-  const auto publish = [&] {
-    status.publish(status_now(options.world_size(), restarts.count(), {}));
-  };
-  publish();
-  for (Attempt next;; ++next.number) {
-    next.restarts = restarts.count();
-    // The first wait for host 0 is before the supervisor blocks signals, because it may
-    // be long.
-    auto meeting = meet_first_node(options, file ? file->token() : "", next);
-    if (meeting.is_over) {
-      log_info("[launch] the run ended before this host could take part");
-      return;
-    }
-    next = meeting.attempt;
-    restarts.set_count(next.restarts);
-    HostAttempt attempt(
-        options, file ? &*file : nullptr, std::move(meeting), restarts,
-        logs ? &*logs : nullptr, status);
-    const auto ending = attempt.run();
-    if (!ending.again) {
-      if (ending.code != 0) {
-        throw_for_exit_code(ending.code, ending.reason);
-      }
-      return;
-    }
-    log_warning(ending.reason);
-    publish();
-    if (options.node_rank == 0) {
-      pause_before_restart(restarts.delay());
-    }
+  const auto ending =
+      run_attempts(options, file ? &*file : nullptr, logs ? &*logs : nullptr);
+  if (ending.code != 0) {
+    throw_for_exit_code(ending.code, ending.reason);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/wait_notice.h"
+#include "tandem/launch/host_changes.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/restarts.h"
 
@@ -26,8 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Keys with the number of the attempt and of the restarts, and with the numbers of the
-// hosts that take part.
+// Keys with the number of the attempt, of the restarts and of the excluded hosts, and
+// with the numbers of the hosts that take part.
 constexpr const char* kAttempt = "launch/attempt";
 constexpr const char* kMembers = "launch/members";
 // Key that is set if no attempt follows.
@@ -66,6 +67,9 @@ Attempt attempt_in(StoreClient& client) {
   std::istringstream text(client.get(kAttempt, kBetweenTries));
   Attempt attempt;
   text >> attempt.number >> attempt.restarts;
+  for (int node = 0; text >> node;) {
+    attempt.excluded.push_back(node);
+  }
   return attempt;
 }
 
@@ -87,14 +91,15 @@ std::vector<int> members_in(StoreClient& client) {
   return members;
 }
 
-bool is_member(const std::vector<int>& members, int node) {
-  return std::find(members.begin(), members.end(), node) != members.end();
+// `nodes`: numbers in ascending order.
+bool is_member(const std::vector<int>& nodes, int node) {
+  return std::binary_search(nodes.begin(), nodes.end(), node);
 }
 
 // Joins the store of host 0 for an attempt. Returns null if the server belongs to an
 // earlier attempt or to an attempt that is over. If this host is not a member, waits
 // for the end of the attempt and returns null. Throws CommError if host 0 does not
-// answer, RunEnded if the run ends.
+// answer, RunEnded if the run ends, Error if this host is excluded.
 std::unique_ptr<StoreClient> try_to_join(
     const LaunchOptions& options, const std::string& token, Attempt& attempt) {
   auto client =
@@ -102,6 +107,12 @@ std::unique_ptr<StoreClient> try_to_join(
   Attempt begun = attempt_in(*client);
   if (begun.number < attempt.number || client->has({kRunOver})) {
     return nullptr;
+  }
+  if (is_member(begun.excluded, options.node_rank)) {
+    throw Error(fmt::format(
+        "[launch] host {} is excluded from the run, because it caused {} starts in "
+        "succession without a step; use another --node-rank, or start the run again",
+        options.node_rank, HostChanges::kMostIdleStarts));
   }
   client->greet(launcher_greeting(options));
   begun.members = options.is_elastic() ? members_in(*client) : all_members(options);
@@ -247,7 +258,10 @@ Rendezvous::Rendezvous(
     if (options.restarts()) {
       server->refuse_only_launchers();
     }
-    server->set(kAttempt, fmt::format("{} {}", attempt.number, attempt.restarts));
+    server->set(
+        kAttempt, fmt::format(
+                      "{} {} {}", attempt.number, attempt.restarts,
+                      fmt::join(attempt.excluded, " ")));
     if (options.is_elastic()) {
       attempt.members = gather_members(options, *server);
       server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));

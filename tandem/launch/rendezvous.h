@@ -16,6 +16,8 @@ struct Attempt {
   int number = 0;
   // Number of earlier attempts that failed.
   int restarts = 0;
+  // Numbers of the hosts that may not take part.
+  std::vector<int> excluded;
   // Numbers of the hosts that take part, in ascending order. Rendezvous sets this
   // member.
   std::vector<int> members;
@@ -42,7 +44,8 @@ struct Meeting {
 /// a later attempt.
 ///
 /// Throws CommError if host 0 does not answer in time, ConfigError if host 0 belongs to
-/// another run, and Error if a signal stops this process.
+/// another run, and Error if host 0 has excluded this host or if a signal stops this
+/// process.
 Meeting meet_first_node(
     const LaunchOptions& options, const std::string& token, const Attempt& next);
 

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
+#include <string>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -45,6 +47,25 @@ std::set<pid_t> children_of_this_thread() {
     children.insert(pid);
   }
   return children;
+}
+
+// Returns whether a process handles, blocks or ignores a signal. A process that blocks
+// all signals does so only for a moment, for example a shell that starts a program.
+bool accepts_signal(pid_t pid, int number) {
+  const auto has = [](uint64_t mask, int signal) {
+    return (mask >> (signal - 1) & 1) != 0;
+  };
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  bool accepts = false;
+  for (std::string name; file >> name;) {
+    uint64_t mask = 0;
+    if (name == "SigBlk:" || name == "SigIgn:" || name == "SigCgt:") {
+      file >> std::hex >> mask;
+      const bool for_a_moment = name == "SigBlk:" && has(mask, SIGSEGV);
+      accepts = accepts || (has(mask, number) && !for_a_moment);
+    }
+  }
+  return accepts;
 }
 
 // Kills processes that ranks started and that outlived the ranks. They have become
@@ -133,6 +154,7 @@ Supervisor::HiddenLines Supervisor::last_hidden_lines(int rank, size_t most) con
 void Supervisor::serve() {
   wait_for_events();
   read_signals();
+  send_held_signals();
   const bool any = output_.write();
   read_from_us_ = errors_.write() || any;
 }
@@ -166,7 +188,7 @@ void Supervisor::read_signals() {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGUSR1 || number == SIGUSR2) {
       for (auto& child : children_) {
-        child.process.signal(number);
+        child.held.insert(number);
       }
     } else if (number != SIGCHLD) {
       const bool impatient = number == SIGINT && stop_signal_ == SIGINT;
@@ -180,6 +202,17 @@ void Supervisor::read_signals() {
         child.process.signal(SIGCONT);
       }
       kill_at_ = impatient ? Clock::now() : kill_at_;
+    }
+  }
+}
+
+void Supervisor::send_held_signals() {
+  for (auto& child : children_) {
+    for (const int number : {SIGUSR1, SIGUSR2}) {
+      if (child.held.count(number) > 0 && accepts_signal(child.process.pid(), number)) {
+        child.process.signal(number);
+        child.held.erase(number);
+      }
     }
   }
 }

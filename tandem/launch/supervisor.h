@@ -18,6 +18,9 @@ namespace tandem {
 /// output, until all ranks have ended. After a failure or a stop signal, ranks that
 /// outlive a grace period get SIGKILL. Signals and grace periods take effect on time
 /// even if no process reads the launcher's output.
+///
+/// SIGUSR1 and SIGUSR2 would kill a program that has not installed its handlers. So
+/// each rank gets them only after its process handles, blocks or ignores them.
 class Supervisor {
  public:
   /// The end of one rank.
@@ -94,6 +97,8 @@ class Supervisor {
     Process process;
     Stream output;
     Stream error;
+    // Signals that the process does not handle yet.
+    std::set<int> held = {};
     bool ended = false;
     bool was_stopped = false;
   };
@@ -102,6 +107,7 @@ class Supervisor {
   void serve();
   void wait_for_events();
   void read_signals();
+  void send_held_signals();
   // Appends the endings of newly ended ranks. Returns whether any rank has newly ended.
   bool take_endings(std::vector<Ending>& endings);
   void reap(std::vector<Ending>& endings);

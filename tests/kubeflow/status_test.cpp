@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "app/kubeflow/status_server.h"
+#include "app/kubeflow/progress_server.h"
 
 namespace tandem::app::status_test {
 
@@ -35,14 +35,14 @@ TEST(KubeflowServer, IsNamedByTheEnvironmentOfThePod) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  EXPECT_FALSE(find_status_server(get));
+  EXPECT_FALSE(find_progress_server(get));
   variables["KUBEFLOW_TRAINER_SERVER_URL"] = "";
-  EXPECT_FALSE(find_status_server(get));
+  EXPECT_FALSE(find_progress_server(get));
   variables = {
       {"KUBEFLOW_TRAINER_SERVER_URL", "https://server/status"},
       {"KUBEFLOW_TRAINER_SERVER_TOKEN", "/token"},
       {"KUBEFLOW_TRAINER_SERVER_CA_CERT", "/ca.crt"}};
-  const auto server = find_status_server(get);
+  const auto server = find_progress_server(get);
   ASSERT_TRUE(server);
   EXPECT_EQ(server->url, "https://server/status");
   EXPECT_EQ(server->token_file, "/token");

@@ -110,6 +110,23 @@ TEST_F(Hosts, SavedAndStoppedOutranksConsequences) {
       reasons({saved, saved, kConsequence}), std::vector<std::string>(3, "at step 5"));
 }
 
+TEST_F(Hosts, HostZeroNamesTheHostsThatLeave) {
+  start(3);
+  HostEnding saved{Cause::saved_and_stopped, kExitStopped, "at step 5"};
+  std::thread second([&] { watches_[1]->agree(saved, never); });
+  HostEnding leaving = saved;
+  leaving.leaves = true;
+  std::thread third([&] { watches_[2]->agree(leaving, never); });
+  std::vector<int> named;
+  watches_[0]->agree(saved, never, [&](HostEnding&) {
+    named = watches_[0]->leaving_hosts();
+    EXPECT_FALSE(watches_[0]->lost_host());
+  });
+  second.join();
+  third.join();
+  EXPECT_EQ(named, std::vector<int>{2});
+}
+
 TEST_F(Hosts, ASuccessfulRunHasNoReason) {
   start(3);
   EXPECT_EQ(reasons({kSuccess, kSuccess, kSuccess}), std::vector<std::string>(3));
@@ -139,6 +156,7 @@ TEST_F(Hosts, AllHostsReportALostHost) {
   std::thread third([&] { other = watches_[2]->agree(kConsequence, never); });
   const auto first = watches_[0]->agree(kConsequence, never);
   third.join();
+  EXPECT_EQ(watches_[0]->lost_host(), 1);
   EXPECT_THAT(
       first.reason,
       AllOf(HasSubstr("host 1 on node1 with ranks 2 to 3"), HasSubstr("was killed")));
@@ -224,6 +242,14 @@ TEST(HostEnding, SurvivesConversionToText) {
   EXPECT_EQ(
       ending_from(to_text({Cause::saved_and_stopped, kExitStopped, ""}))->code,
       kExitStopped);
+  for (const bool leaves : {false, true}) {
+    EXPECT_EQ(
+        ending_from(to_text({Cause::own_error, 1, "", !leaves, leaves}))->leaves,
+        leaves);
+    EXPECT_EQ(
+        ending_from(to_text({Cause::own_error, 1, "", !leaves, leaves}))->again,
+        !leaves);
+  }
   for (const char* text : {"", "9 1 x", "1", "1 1", "-1 1 x", "x y z"}) {
     EXPECT_FALSE(ending_from(text)) << text;
   }

@@ -1,7 +1,7 @@
 // Program for tests that need a separate process. The first argument chooses an action:
 //
-//   launch [--nproc N] [--nnodes N] [--node-rank N] [--master-port N]
-//          [--master-addr A] [--token-file FILE] [--insecure]
+//   launch [--nproc N] [--nnodes N] [--min-nnodes N] [--node-rank N]
+//          [--master-port N] [--master-addr A] [--token-file FILE] [--insecure]
 //          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
 //          [--set NAME VALUE] [--fork-server] COMMAND...
 //   start COMMAND...              starts a child process and waits for it
@@ -36,6 +36,8 @@ int launch_with(const Words& words) {
       options.nproc_per_node = std::stoi(next());
     } else if (flag == "--nnodes") {
       options.nnodes = std::stoi(next());
+    } else if (flag == "--min-nnodes") {
+      options.min_nnodes = std::stoi(next());
     } else if (flag == "--node-rank") {
       options.node_rank = std::stoi(next());
     } else if (flag == "--master-port") {

@@ -260,6 +260,24 @@ TEST_P(Launch, ForwardsSigusr1) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
+TEST_P(Launch, HoldsUserSignalsUntilTheRanksHandleThem) {
+  Process launcher(
+      {launching(
+           {"--nproc", "3"},
+           kWritePid +
+               "while ! [ -e $DIR/sent ]; do sleep 0.1; done; trap 'exit 0' USR2; "
+               "sleep 30 & wait; exit 4"),
+       {},
+       false});
+  for (const int rank : {0, 1, 2}) {
+    pid_of(rank);
+  }
+  kill(launcher.pid(), SIGUSR2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  replace_file(directory_ / "sent", "");
+  EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
+}
+
 TEST_P(Launch, NoRankSurvivesAKilledLauncher) {
   Process launcher(
       {launching({"--nproc", "3"}, "trap '' TERM HUP; " + kWritePid + "exec sleep 30"),

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "exposition.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem::metrics_text_test {
 
@@ -24,7 +25,7 @@ RunStatus three_ranks() {
     one.host = rank < 2 ? "a" : "b";
     one.pid = 10 + rank;
     one.activity = Activity::training;
-    one.epoch = 4;
+    one.epoch = 5;
     one.step = 50 + rank;
     one.step_seconds = 3 - rank;
     one.loss = 0.25;

@@ -9,6 +9,7 @@
 
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem::stall_watch_test {
 
@@ -146,7 +147,7 @@ TEST(StatusBoard, ShowsWhatARankReported) {
   EXPECT_NE(rank.pid, 0);
   EXPECT_EQ(rank.activity, Activity::saving);
   EXPECT_EQ(rank.operation, "all_reduce #4 (loss)");
-  EXPECT_EQ(rank.epoch, 2);
+  EXPECT_EQ(rank.epoch, 3);
   EXPECT_EQ(rank.step, 9);
   EXPECT_EQ(rank.loss, 0.5);
   EXPECT_EQ(rank.learning_rate, 0.1);

@@ -8,6 +8,7 @@
 #include "exposition.h"
 #include "http_client.h"
 #include "tandem/launch/status/status_client.h"
+#include "tandem/launch/status/status_json.h"
 #include "tandem/launch/status/status_sockets.h"
 #include "tests/base/test_tools.h"
 #include "tests/scratch.h"

@@ -10,7 +10,7 @@ RankStatus rank_of(int rank, const std::string& host, int64_t step) {
   status.host = host;
   status.pid = 7;
   status.activity = Activity::training;
-  status.epoch = 1;
+  status.epoch = 2;
   status.step = step;
   return status;
 }

@@ -73,7 +73,7 @@ void add_progress(MetricsText& text, const RunStatus& status) {
         status.collected_at - rank->step_seconds);
     text.add(
         "tandem_epoch", "gauge", "Number of the epoch, from 1.",
-        static_cast<double>(rank->epoch + 1));
+        static_cast<double>(rank->epoch));
   }
   if (const auto* rank = status.with_values()) {
     text.add("tandem_loss", "gauge", "Training loss of the last report.", rank->loss);
@@ -116,10 +116,10 @@ void add_ranks(MetricsText& text, const RunStatus& status) {
       "tandem_rank_activity", "gauge",
       "1 for the activity of a rank, 0 for its other activities.");
   for (const auto& rank : status.ranks) {
-    for (const auto activity : kAllActivities) {
+    for (const std::string name : kActivityNames) {
       auto list = labels(rank);
-      list.emplace_back("activity", name_of(activity));
-      text.sample(rank.activity == activity ? 1 : 0, list);
+      list.emplace_back("activity", name);
+      text.sample(name == name_of(rank.activity) ? 1 : 0, list);
     }
   }
 }

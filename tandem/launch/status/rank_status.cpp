@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -24,8 +22,6 @@ namespace {
 
 constexpr const char* kStatusVariable = "TANDEM_STATUS";
 constexpr const char* kSlotVariable = "TANDEM_STATUS_SLOT";
-constexpr const char* kActivities[] = {
-    "starting", "loading data", "training", "evaluating", "saving"};
 
 // Report of one rank. Times are in nanoseconds on a clock that all processes of a host
 // share; 0 means never.
@@ -109,7 +105,7 @@ RankStatus status_of(const Report& report, int rank) {
     status.waiting_seconds = seconds_since(report.waiting_since);
   }
   if (report.step_at != 0) {
-    status.epoch = report.epoch;
+    status.epoch = report.epoch + 1;
     status.step = report.step;
     status.step_seconds = seconds_since(report.step_at);
   }
@@ -156,51 +152,6 @@ Slot* own_slot() {
   return std::this_thread::get_id() == reporter ? slot : nullptr;
 }
 
-// Calls `each` with the name and the value of each member of a RankStatus.
-template <typename Status, typename Each>
-void for_each_member(Status& status, const Each& each) {
-  each("rank", status.rank);
-  each("host", status.host);
-  each("pid", status.pid);
-  each("activity", status.activity);
-  each("suspended", status.suspended);
-  each("operation", status.operation);
-  each("waiting_seconds", status.waiting_seconds);
-  each("epoch", status.epoch);
-  each("step", status.step);
-  each("step_seconds", status.step_seconds);
-  each("loss", status.loss);
-  each("learning_rate", status.learning_rate);
-  each("samples_per_second", status.samples_per_second);
-  each("checkpoint_step", status.checkpoint_step);
-  each("checkpoint_seconds", status.checkpoint_seconds);
-}
-
-template <typename T>
-nlohmann::json json_of(const T& member) {
-  return member;
-}
-
-nlohmann::json json_of(const Activity& member) {
-  return name_of(member);
-}
-
-template <typename T>
-void set_member(const nlohmann::json& value, T& member) {
-  value.get_to(member);
-}
-
-// JSON has no NaN and infinity; they are written as null.
-void set_member(const nlohmann::json& value, double& member) {
-  member = value.is_null() ? std::nan("") : value.get<double>();
-}
-
-void set_member(const nlohmann::json& value, Activity& member) {
-  const auto* found = std::find(
-      std::begin(kActivities), std::end(kActivities), value.get<std::string>());
-  member = static_cast<Activity>(found - std::begin(kActivities));
-}
-
 template <typename Change>
 void write_report(const Change& change) {
   Slot* slot = own_slot();
@@ -221,36 +172,7 @@ void write_report(const Change& change) {
 
 const char* name_of(Activity activity) {
   const auto number = static_cast<size_t>(activity);
-  return number < std::size(kActivities) ? kActivities[number] : "unknown";
-}
-
-std::string to_json(const std::vector<RankStatus>& statuses) {
-  auto list = nlohmann::json::array();
-  for (const auto& status : statuses) {
-    nlohmann::json entry;
-    for_each_member(status, [&](const char* name, const auto& member) {
-      entry[name] = json_of(member);
-    });
-    list.push_back(std::move(entry));
-  }
-  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::vector<RankStatus> statuses_from_json(const std::string& text) {
-  std::vector<RankStatus> statuses;
-  try {
-    for (const auto& entry : nlohmann::json::parse(text)) {
-      RankStatus& status = statuses.emplace_back();
-      for_each_member(status, [&](const char* name, auto& member) {
-        set_member(entry.at(name), member);
-      });
-      status.host = printable(status.host);
-      status.operation = printable(status.operation);
-    }
-  } catch (const nlohmann::json::exception&) {
-    return {};
-  }
-  return statuses;
+  return number < std::size(kActivityNames) ? kActivityNames[number] : "unknown";
 }
 
 std::pair<std::string, std::string> status_slot_variable(int local_rank) {

@@ -13,9 +13,10 @@ namespace tandem {
 
 /// Work that a rank does.
 enum class Activity : int32_t { starting, data, training, evaluation, saving };
-constexpr Activity kAllActivities[] = {
-    Activity::starting, Activity::data, Activity::training, Activity::evaluation,
-    Activity::saving};
+
+/// Names of the activities, in the order of their values.
+constexpr const char* kActivityNames[] = {
+    "starting", "loading data", "training", "evaluating", "saving"};
 
 /// Returns the name of an activity, such as "saving".
 const char* name_of(Activity activity);
@@ -35,8 +36,8 @@ struct RankStatus {
   // time since the wait began. If the rank does not wait, these are "" and 0.
   std::string operation;
   double waiting_seconds = 0;
-  // Epoch, from 0, and number of steps since the run began; -1 before the first step.
-  // step_seconds is the time since the last step ended.
+  // Number of the epoch, from 1, and number of steps since the run began; -1 before the
+  // first step. step_seconds is the time since the last step ended.
   int64_t epoch = -1;
   int64_t step = -1;
   double step_seconds = 0;
@@ -49,11 +50,6 @@ struct RankStatus {
   int64_t checkpoint_step = -1;
   double checkpoint_seconds = 0;
 };
-
-/// Converts statuses to a JSON array and back. Any process of a run can write the text,
-/// so statuses_from_json() returns an empty list if the text has another form.
-std::string to_json(const std::vector<RankStatus>& statuses);
-std::vector<RankStatus> statuses_from_json(const std::string& text);
 
 /// Memory in which the ranks of a host report their status. The launcher makes it; the
 /// ranks write to it, and the launcher reads it without waiting for them. The object

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "tandem/launch/status/rank_status.h"
@@ -30,10 +28,5 @@ struct RunStatus {
 
 /// Returns a status that is collected at the time of this call.
 RunStatus status_now(int world_size, int restarts, std::vector<RankStatus> ranks);
-
-/// Converts the status of a run to a JSON object and back. run_status_from_json()
-/// returns nullopt if the text has another form.
-std::string to_json(const RunStatus& status);
-std::optional<RunStatus> run_status_from_json(const std::string& text);
 
 }  // namespace tandem

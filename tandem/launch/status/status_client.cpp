@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tandem/base/text.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem {
 

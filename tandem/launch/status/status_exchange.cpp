@@ -2,6 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/launch/status/status_json.h"
 
 namespace tandem {
 

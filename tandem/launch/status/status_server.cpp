@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,8 +12,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "tandem/base/blocked_signals.h"
 #include "tandem/base/text.h"
 #include "tandem/launch/status/metrics_text.h"
+#include "tandem/launch/status/status_json.h"
 #include "tandem/launch/status/status_sockets.h"
 
 namespace tandem {
@@ -68,18 +69,6 @@ std::string answer_to(const std::string& line, const RunStatus& status) {
   return refusal("404 Not Found", "expected /metrics or /status", with_body);
 }
 
-// Starts a thread that receives no signals, which the launcher's main thread handles.
-template <typename Function>
-std::thread start_without_signals(const Function& function) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(function);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 StatusServer::StatusServer(std::vector<Socket> listeners)
@@ -90,7 +79,9 @@ StatusServer::StatusServer(std::vector<Socket> listeners)
     fcntl(listener.fd(), F_SETFL, O_NONBLOCK);
   }
   if (!listeners_.empty()) {
-    thread_ = start_without_signals([this] { run(); });
+    // The launcher's main thread handles signals.
+    const BlockedSignals inherited;
+    thread_ = std::thread([this] { run(); });
   }
 }
 

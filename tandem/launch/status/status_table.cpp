@@ -62,7 +62,7 @@ std::string line_of_run(const RunStatus& status) {
   std::string text =
       fmt::format("{} rank{}", status.world_size, status.world_size == 1 ? "" : "s");
   if (const auto* rank = status.furthest()) {
-    text += fmt::format(", epoch {}, step {}", rank->epoch + 1, rank->step);
+    text += fmt::format(", epoch {}, step {}", rank->epoch, rank->step);
   }
   if (const auto* rank = status.with_checkpoint()) {
     text += fmt::format(", checkpoint of step {}", rank->checkpoint_step);

@@ -10,7 +10,7 @@
 namespace tandem::app {
 
 /// The server of Kubeflow Trainer that accepts the progress of a TrainJob.
-struct StatusServer {
+struct ProgressServer {
   // URL of the status of the TrainJob.
   std::string url;
   // Path of the file with the token of the pod's service account. The cluster replaces
@@ -23,13 +23,13 @@ struct StatusServer {
 
 /// Returns the server that Kubeflow Trainer names in the environment of a pod, nullopt
 /// if KUBEFLOW_TRAINER_SERVER_URL is not set or is empty.
-std::optional<StatusServer> find_status_server(const GetEnv& get = get_env);
+std::optional<ProgressServer> find_progress_server(const GetEnv& get = get_env);
 
 /// Posts a status (status.h) within `timeout`. If `abandoned` returns true, ends within
 /// about a second. Returns "" on success, otherwise the reason of the failure, such as
 /// "answered 403". Thread-safe.
 std::string post_status(
-    const StatusServer& server, const std::string& body,
+    const ProgressServer& server, const std::string& body,
     std::chrono::milliseconds timeout, const std::function<bool()>& abandoned);
 
 }  // namespace tandem::app

@@ -1,9 +1,9 @@
-#include "app/kubeflow/status_server.h"
+#include "app/kubeflow/progress_server.h"
 
 namespace tandem::app {
 
-std::optional<StatusServer> find_status_server(const GetEnv& get) {
-  StatusServer server;
+std::optional<ProgressServer> find_progress_server(const GetEnv& get) {
+  ProgressServer server;
   server.url = get("KUBEFLOW_TRAINER_SERVER_URL").value_or("");
   server.token_file = get("KUBEFLOW_TRAINER_SERVER_TOKEN").value_or("");
   server.ca_file = get("KUBEFLOW_TRAINER_SERVER_CA_CERT").value_or("");
