@@ -69,8 +69,8 @@ struct RankOptions {
     table
         .add(
             "min_nnodes", &O::min_nnodes,
-            "least number of hosts, if hosts may join and leave; needs --out in a "
-            "folder that all hosts share; 0: all hosts take part")
+            "least number of hosts, if hosts may join and leave; needs --out; 0: all "
+            "hosts take part")
         .between(0, 1 << 16)
         .of_one_start();
     table.add("node_rank", &O::node_rank, "number of this host, from 0")
@@ -96,7 +96,8 @@ struct RankOptions {
     table
         .add(
             "max_restarts", &O::max_restarts,
-            "restarts of all ranks from the newest checkpoint after a rank fails; needs "
+            "restarts of all ranks from the newest checkpoint after a rank fails; "
+            "needs "
             "--out")
         .between(0, 1e6)
         .of_one_start();
