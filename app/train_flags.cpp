@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
@@ -124,17 +125,27 @@ void apply_command_line(
 }
 
 // Makes ranks that were started again resume from the newest checkpoint, if the run has
-// one. A checkpoint that --resume names is used until then (RunCheckpoints).
-void resume_after_restart(RunConfig& config) {
-  if (is_started_again() && config.output.resume.empty() &&
-      !config.output.out.empty()) {
+// one. A checkpoint that --resume names is used until then (RunCheckpoints). Returns
+// whether it has changed `config`.
+bool resume_after_restart(RunConfig& config) {
+  const bool changes =
+      is_started_again() && config.output.resume.empty() && !config.output.out.empty();
+  if (changes) {
     config.output.resume = "auto";
   }
+  return changes;
+}
+
+// Returns the settings of the resumed run that this process reads from a file.
+EarlierSettings earlier_settings(const RunConfig& config, bool after_restart) {
+  const auto env = after_restart ? read_rank_env() : std::nullopt;
+  return env && env->rank > 0 ? EarlierSettings() : read_earlier_settings(config);
 }
 
 }  // namespace
 
-RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras) {
+RunConfig parse_train_arguments(
+    const Arguments& arguments, TrainExtras* extras, const EarlierSettings* earlier) {
   CLI::App app(
       "Trains a model. Flags override the recipe; underscores in flags work like "
       "dashes.",
@@ -172,14 +183,15 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
     more.without_gpu = read_without_gpu(recipe);
   }
   apply_command_line(config, app, flags, assignments);
-  resume_after_restart(config);
-  const std::string earlier = config_of_earlier_run(config);
-  if (!earlier.empty()) {
-    const RunConfig run = settings_of_run(earlier, config);
+  const bool after_restart = resume_after_restart(config);
+  more.earlier =
+      earlier != nullptr ? *earlier : earlier_settings(config, after_restart);
+  if (!more.earlier.text.empty()) {
+    const RunConfig run = settings_of_run(more.earlier, config);
     config = run;
     apply_command_line(config, app, flags, assignments);
     resume_after_restart(config);
-    check_kept_settings(to_toml(run), config, earlier);
+    check_kept_settings(to_toml(run), config, more.earlier.origin);
     if (extras != nullptr && !recipe.empty()) {
       more.kept = kept_settings(recipe, run, config);
     }

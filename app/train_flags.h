@@ -4,12 +4,15 @@
 
 #include "app/command.h"
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/resume_settings.h"
 #include "tandem/config/fields.h"
 
 namespace tandem::app {
 
 /// Arguments of `train` that are not settings of the run.
 struct TrainExtras {
+  // Settings of the resumed run that parse_train_arguments() used.
+  EarlierSettings earlier;
   // Settings of the recipe that have no effect, because a resumed run keeps its earlier
   // settings (kept_settings()); "" for none.
   std::string kept;
@@ -42,7 +45,12 @@ auto find_device(const TrainExtras& extras, const Find& find) {
 /// variables. A resumed run starts from its own config.toml instead of the recipe
 /// (checkpoint/resume_settings.h). Checks the resulting settings. Throws ConfigError
 /// for invalid arguments or settings, and DataError if a file cannot be read.
+///
+/// The content of config.toml is `earlier` or, if `earlier` is null, that of the file
+/// in the run's directory on this host. After a restart, ranks other than rank 0 do not
+/// read the file, because --out may be the directory of another run on their hosts.
 RunConfig parse_train_arguments(
-    const Arguments& arguments, TrainExtras* extras = nullptr);
+    const Arguments& arguments, TrainExtras* extras = nullptr,
+    const EarlierSettings* earlier = nullptr);
 
 }  // namespace tandem::app

@@ -67,13 +67,28 @@ RankEnv lone_env(const RunConfig& config) {
   return env;
 }
 
-void train_as_process(const RunConfig& config, const TrainExtras& extras) {
-  const Deadline deadline(config.comm.timeout());
-  const auto env = read_rank_env().value_or(lone_env(config));
+// Returns the settings of a rank, after it has joined the run. Only the host of rank 0
+// needs the directory of a run that is resumed, so the settings of the run are those
+// that rank 0 has read. Collective.
+RunConfig settle_settings(
+    const RunConfig& config, const Arguments& arguments, const TrainExtras& extras,
+    Communicator& comm) {
+  const EarlierSettings earlier{
+      comm.broadcast_text(extras.earlier.text, 0, "settings"), "config.toml of rank 0"};
+  return earlier.text == extras.earlier.text
+             ? config
+             : parse_train_arguments(arguments, nullptr, &earlier);
+}
+
+void train_as_process(
+    const RunConfig& asked, const Arguments& arguments, const TrainExtras& extras) {
+  const Deadline deadline(asked.comm.timeout());
+  const auto env = read_rank_env().value_or(lone_env(asked));
+  print_join_line(asked, env);
+  JoinedRun run = join_run(env, asked.comm);
+  const RunConfig config = settle_settings(asked, arguments, extras, *run.comm);
   CustomParts own;
   own.placement = place(config, extras, env.local_rank);
-  print_join_line(config, env);
-  JoinedRun run = join_run(env, config.comm);
   own.placement = agreed(std::move(own.placement), config, *run.comm);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
@@ -129,7 +144,7 @@ int work_train(const Arguments& arguments) {
     if (config.ranks.kind == RankKind::thread) {
       train_as_threads(config, extras);
     } else {
-      train_as_process(config, extras);
+      train_as_process(config, arguments, extras);
     }
   });
 }

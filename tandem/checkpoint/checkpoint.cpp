@@ -333,6 +333,11 @@ void remove_surplus(
   forget_dangling_best(directory);
 }
 
+// Returns the content of a file on the host of rank 0. Collective.
+std::string read_on_rank_0(const std::string& path, Communicator& comm) {
+  return comm.on_rank_0([&] { return read_file(path); }, "checkpoint");
+}
+
 }  // namespace
 
 std::string save_checkpoint(
@@ -368,10 +373,10 @@ std::string save_checkpoint(
   return path;
 }
 
-CheckpointContent read_checkpoint(const std::string& path) {
+CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
   // Reads the model first, so that the error names the model if both files are missing.
-  const auto model_bytes = read_file(file_in(path, kModelFile));
-  const auto training_bytes = read_file(file_in(path, kTrainingFile));
+  const auto model_bytes = read_on_rank_0(file_in(path, kModelFile), comm);
+  const auto training_bytes = read_on_rank_0(file_in(path, kTrainingFile), comm);
   auto [model, training] = parse_checkpoint_files(path, model_bytes, training_bytes);
   CheckpointContent content;
   content.position = {
@@ -387,9 +392,9 @@ CheckpointContent read_checkpoint(const std::string& path) {
 }
 
 void load_checkpoint(
-    const std::string& path, CheckpointContent& content,
+    const std::string& path, CheckpointContent& content, Communicator& comm,
     const std::function<void(const CheckpointContent&)>& accept) {
-  auto read = read_checkpoint(path);
+  auto read = read_checkpoint(path, comm);
   const TrainingState tensors = std::exchange(read.state, {});
   accept(read);
   check_fits("checkpoint", path, tensors.model, content.state.model, Fit::complete);

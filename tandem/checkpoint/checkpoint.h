@@ -62,7 +62,7 @@ struct CheckpointContent {
   // Description of the run's data (to_text() in data/data_parts.h), "" if unknown.
   std::string data;
   // Bytes of the ranks' files to save. Empty in a loaded checkpoint, whose files
-  // load_rank_file() reads.
+  // load_rank_file() loads.
   std::vector<std::string> rank_files;
   // Hashes of the ranks' files of a loaded checkpoint, by name.
   std::map<std::string, std::string> rank_hashes;
@@ -91,21 +91,25 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
-/// Returns a checkpoint with all tensors of its files, in main memory. Throws the
+/// Returns a checkpoint with all tensors of its files, in main memory. Rank 0 reads the
+/// files and sends them to the other ranks, whose hosts need not have them. Each rank
+/// checks the hashes of the files. Collective. Throws the
 /// DataErrors of load_checkpoint().
-[[nodiscard]] CheckpointContent read_checkpoint(const std::string& path);
+[[nodiscard]] CheckpointContent read_checkpoint(
+    const std::string& path, Communicator& comm);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
 /// `content.state`, in place; other tensors of the checkpoint are ignored. Before any
 /// tensor is compared or copied, calls `accept` with the checkpoint's content without
-/// tensors. `accept` may throw to reject the checkpoint.
+/// tensors. `accept` may throw to reject the checkpoint. Collective; only rank 0 reads
+/// files.
 ///
-/// `path` is a checkpoint's directory. Throws DataError if the checkpoint is damaged,
-/// has another format, or contains files of two checkpoints. If the checkpoint belongs
-/// to another model, throws ConfigError with the first tensor that is missing or has
-/// another shape.
+/// `path` is a checkpoint's directory on the host of rank 0. Throws DataError if the
+/// checkpoint cannot be read, is damaged, has another format, or contains files of two
+/// checkpoints. If the checkpoint belongs to another model, throws ConfigError with the
+/// first tensor that is missing or has another shape.
 void load_checkpoint(
-    const std::string& path, CheckpointContent& content,
+    const std::string& path, CheckpointContent& content, Communicator& comm,
     const std::function<void(const CheckpointContent&)>& accept =
         [](const CheckpointContent&) {});
 

@@ -5,8 +5,6 @@
 #include <torch/optim/schedulers/lr_scheduler.h>
 
 #include <algorithm>
-#include <exception>
-#include <functional>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -40,31 +38,6 @@ void set_generator_state(const at::Tensor& state) {
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state);
-}
-
-// Calls `action` on rank 0, and returns its result on all ranks. If `action` throws,
-// all ranks throw.
-std::string on_rank_0(
-    Communicator& comm, const char* label, const std::function<std::string()>& action) {
-  constexpr char kFailed = '!';
-  std::string result;
-  std::exception_ptr failure;
-  if (comm.rank() == 0) {
-    try {
-      result = "=" + action();
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      result = kFailed + first_line(error);
-    }
-  }
-  result = comm.broadcast_text(result, 0, label);
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-  if (result.at(0) == kFailed) {
-    throw DataError(result.substr(1));
-  }
-  return result.substr(1);
 }
 
 // Text of a checkpoint's config. It distinguishes the checkpoints of loops with
@@ -134,16 +107,18 @@ CheckpointContent Checkpoint::content(const Position& position) {
 
 void Checkpoint::save(const Position& position) {
   const auto generators = comm_.stack(generator_state(), "generators");
-  on_rank_0(comm_, "save", [&] {
-    auto whole = content(position);
-    whole.state.optimizer.push_back({kGenerators, generators});
-    return save_checkpoint(directory_, whole, kept_);
-  });
+  comm_.on_rank_0(
+      [&] {
+        auto whole = content(position);
+        whole.state.optimizer.push_back({kGenerators, generators});
+        return save_checkpoint(directory_, whole, kept_);
+      },
+      "save");
 }
 
 bool Checkpoint::resume(Position& position) {
   const auto path =
-      on_rank_0(comm_, "resume", [&] { return newest_whole_checkpoint(directory_); });
+      comm_.on_rank_0([&] { return newest_whole_checkpoint(directory_); }, "resume");
   if (path.empty()) {
     return false;
   }
@@ -155,7 +130,7 @@ bool Checkpoint::resume(Position& position) {
 }
 
 void Checkpoint::load(const std::string& path, Position& position) {
-  auto read = read_checkpoint(path);
+  auto read = read_checkpoint(path, comm_);
   check_config(read.config, config_of(optimizer_), path);
   check_fits("checkpoint", path, read.state.model, module_, Fit::exact);
   auto& rest = read.state.optimizer;

@@ -48,8 +48,9 @@ namespace tandem {
 /// All objects must outlive the Checkpoint. Not thread-safe.
 class Checkpoint {
  public:
-  /// `directory` is the directory of the checkpoints, which all ranks can read. `kept`
-  /// selects the checkpoints that save() keeps. For a module holder `net`, pass `*net`.
+  /// `directory` is the directory of the checkpoints. Only rank 0 reads and writes it,
+  /// so other hosts need not have it. `kept` selects the checkpoints that save() keeps.
+  /// For a module holder `net`, pass `*net`.
   ///
   /// Throws ConfigError for another optimizer class, or if the optimizer has a
   /// parameter that is not in the module.

@@ -15,7 +15,27 @@ namespace tandem {
 
 namespace {
 
+constexpr const char* kLabel = "rank state";
 constexpr const char* kStrategy = "strategy";
+
+// Returns the content of this rank's file, which rank 0 reads; "" if `hashes` has no
+// file of this rank. Collective.
+std::string read_rank_file(
+    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
+    Communicator& comm) {
+  std::vector<std::string> files;
+  comm.on_rank_0(
+      [&] {
+        for (int rank = 0; rank < comm.size(); ++rank) {
+          const auto name = rank_file_name(rank, comm.size());
+          files.push_back(
+              hashes.count(name) > 0 ? read_file(checkpoint + "/" + name) : "");
+        }
+        return "";
+      },
+      kLabel);
+  return scatter_texts(files, kLabel, comm);
+}
 
 }  // namespace
 
@@ -29,7 +49,7 @@ std::vector<std::string> gather_rank_files(
   const std::string mine =
       tensors.empty() ? ""
                       : unhashed_safetensors_bytes({tensors, {{kStrategy, strategy}}});
-  auto files = gather_texts(mine, "rank state", comm);
+  auto files = gather_texts(mine, kLabel, comm);
   if (std::all_of(
           files.begin(), files.end(), [](const auto& file) { return file.empty(); })) {
     files.clear();
@@ -44,12 +64,13 @@ bool load_rank_file(
   const std::string name = rank_file_name(comm.rank(), comm.size());
   const std::string path = checkpoint + "/" + name;
   const auto listed = hashes.find(name);
+  const auto bytes = read_rank_file(checkpoint, hashes, comm);
   SafetensorsFile file;
   if (!tensors.empty() && listed != hashes.end()) {
-    file = parse_rank_file(read_file(path), path, listed->second);
+    file = parse_rank_file(bytes, path, listed->second);
   }
   const bool fits = tensors.empty() || file.metadata[kStrategy] == strategy;
-  if (reduce_count(fits ? 1 : 0, ReduceOp::min, "rank state", comm) == 0) {
+  if (reduce_count(fits ? 1 : 0, ReduceOp::min, kLabel, comm) == 0) {
     return false;
   }
   check_fits("checkpoint", path, file.tensors, tensors, Fit::complete);

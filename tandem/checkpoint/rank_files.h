@@ -10,8 +10,9 @@
 namespace tandem {
 
 // A rank file contains the state that only one rank has, such as its parameters between
-// two averages of local SGD. Rank 0, which owns the directory, writes one file for each
-// rank. A run that resumes with another number of ranks ignores these files.
+// two averages of local SGD. Rank 0, which owns the directory, writes and reads one
+// file for each rank. A run that resumes with another number of ranks ignores these
+// files.
 
 /// Returns the name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
@@ -25,9 +26,10 @@ std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);
 
-/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` is
-/// CheckpointContent::rank_hashes. If another number of ranks or another strategy saved
-/// the files, returns false and changes nothing on any rank. Collective.
+/// Loads this rank's file of a checkpoint into `tensors`, in place. `checkpoint` is the
+/// checkpoint's directory on the host of rank 0, which sends each rank its file.
+/// `hashes` is CheckpointContent::rank_hashes. If another number of ranks or another
+/// strategy saved the files, returns false and changes nothing on any rank. Collective.
 ///
 /// Throws DataError for a file that is missing, damaged or from another checkpoint,
 /// ConfigError for a file that does not match `tensors`.

@@ -99,9 +99,14 @@ std::string config_of_earlier_run(const RunConfig& config) {
   return !run.empty() && file_exists(path) ? path : "";
 }
 
-RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked) {
+EarlierSettings read_earlier_settings(const RunConfig& config) {
+  const std::string path = config_of_earlier_run(config);
+  return {path.empty() ? "" : read_file(path, kMostRecipeBytes), path};
+}
+
+RunConfig settings_of_run(const EarlierSettings& earlier, const RunConfig& asked) {
   RunConfig run;
-  read_recipe(run, config_file);
+  read_recipe_text(run, earlier.text, earlier.origin);
   for (const auto& field : config_fields()) {
     if (field.of_one_start) {
       field.copy(run, asked);

@@ -19,10 +19,22 @@ bool goes_on(const RunConfig& config);
 /// run is resumed, or if there is no such file.
 std::string config_of_earlier_run(const RunConfig& config);
 
-/// Reads the settings in `config_file`. Copies settings that apply to a single start
-/// (out, resume, node_rank and others) from `asked`. Throws the errors of
+/// Settings of the run that a run resumes.
+struct EarlierSettings {
+  // Text of the run's config.toml; "" if no run is resumed, or if there is no such
+  // file.
+  std::string text;
+  // Source of the text, for errors.
+  std::string origin;
+};
+
+/// Reads config_of_earlier_run(config). Throws DataError if the file cannot be read.
+EarlierSettings read_earlier_settings(const RunConfig& config);
+
+/// Returns the settings in `earlier`, except that settings that apply to a single start
+/// (out, resume, node_rank and others) are those of `asked`. Throws the errors of
 /// read_recipe().
-RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked);
+RunConfig settings_of_run(const EarlierSettings& earlier, const RunConfig& asked);
 
 /// Returns the settings of `recipe` that have no effect, such as "epochs 2 instead of
 /// 14"; "" if there are none. They have no effect because a resumed run keeps its

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
@@ -17,6 +18,10 @@ namespace tandem {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Largest part of a text in one broadcast, because backends limit the number of
+// elements.
+constexpr size_t kTextBytes = size_t{16} << 20;
 
 class FinishedWork : public Work {
  public:
@@ -309,14 +314,39 @@ std::string Communicator::broadcast_text(
   const auto length =
       at::full({1}, static_cast<int64_t>(text.size()), at::kLong).to(device());
   broadcast(length, root, label)->wait_on_host();
-  auto bytes = at::empty({length.item<int64_t>()}, at::kChar);
-  if (rank_ == root) {
-    std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));
+  const auto size = static_cast<size_t>(length.item<int64_t>());
+  std::string result = rank_ == root ? text : std::string(size, '\0');
+  for (size_t first = 0; first < size; first += kTextBytes) {
+    const auto count = static_cast<int64_t>(std::min(kTextBytes, size - first));
+    const auto part = at::from_blob(result.data() + first, {count}, at::kChar);
+    const auto sent = part.to(device());
+    broadcast(sent, root, label)->wait_on_host();
+    part.copy_(sent);
   }
-  bytes = bytes.to(device());
-  broadcast(bytes, root, label)->wait_on_host();
-  bytes = bytes.cpu();
-  return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
+  return result;
+}
+
+std::string Communicator::on_rank_0(
+    const std::function<std::string()>& action, const std::string& label) {
+  std::string text;
+  std::string message;
+  std::exception_ptr failure;
+  if (rank_ == 0) {
+    try {
+      text = action();
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      message = first_line(error);
+    }
+  }
+  message = broadcast_text(message, 0, label);
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  if (!message.empty()) {
+    throw DataError(message);
+  }
+  return broadcast_text(text, 0, label);
 }
 
 void Communicator::check_equal(const std::string& what, const std::string& text) {

@@ -209,6 +209,12 @@ class Communicator {
   [[nodiscard]] std::string broadcast_text(
       const std::string& text, int root, const std::string& label = "");
 
+  /// Calls `action` on rank 0, and returns its text on every rank. If `action` throws,
+  /// all ranks throw: rank 0 rethrows the error, and the other ranks throw DataError
+  /// with the first line of its message. Collective; blocks.
+  std::string on_rank_0(
+      const std::function<std::string()>& action, const std::string& label = "");
+
   /// Compares the texts of all ranks. If they differ, throws ConfigError, such as
   /// "recipes differ: rank 0 and rank 2" for `what` "recipes", on every rank.
   /// Collective; blocks.

@@ -27,4 +27,10 @@ namespace tandem {
 [[nodiscard]] std::vector<std::string> gather_texts(
     const std::string& mine, const std::string& label, Communicator& comm);
 
+/// Returns this rank's text of the list that rank 0 passes, which has a text per rank.
+/// Other ranks' `texts` are ignored.
+[[nodiscard]] std::string scatter_texts(
+    const std::vector<std::string>& texts, const std::string& label,
+    Communicator& comm);
+
 }  // namespace tandem

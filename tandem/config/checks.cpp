@@ -213,8 +213,7 @@ void check_changing_hosts(const RunConfig& config) {
   if (config.output.out.empty()) {
     throw ConfigError(
         "[config] hosts may join and leave (min_nnodes), but out is empty, so there is "
-        "no checkpoint to continue from; name a folder that all hosts share with "
-        "--out");
+        "no checkpoint to continue from; name the run directory with --out");
   }
   if (config.strategy.kind != StrategyKind::data_parallel &&
       config.strategy.kind != StrategyKind::averaging) {

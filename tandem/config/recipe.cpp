@@ -15,9 +15,6 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
-// Maximum size of a recipe. The parser's recursion depth grows with the number of dots
-// in a key; a file of this size cannot exhaust the stack.
-constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
   // toml++ 3.3 would cast infinity to a length to print an array, which is undefined.
@@ -113,7 +110,8 @@ std::string identity(const std::string& path) {
   return real.empty() ? path : real;
 }
 
-void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen);
+void apply_file(
+    RunConfig& config, const std::string& path, std::set<std::string>& seen);
 
 void apply_base(
     RunConfig& config, const toml::node& node, const std::string& path,
@@ -126,7 +124,7 @@ void apply_base(
         "[config] " + at_line(path, node) + ": base is '" + text_of(node) +
         "', expected another recipe; change it");
   }
-  apply(config, base, seen);
+  apply_file(config, base, seen);
 }
 
 // Applies the table [launch], which has one key, such as with = "mpirun".
@@ -172,9 +170,10 @@ void refuse_section(
   }
 }
 
-void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen) {
+void apply(
+    RunConfig& config, const toml::table& table, const std::string& path,
+    std::set<std::string>& seen) {
   seen.insert(identity(path));
-  const auto table = parse_recipe(path);
   if (const auto* base = table.get("base")) {
     apply_base(config, *base, path, seen);
   }
@@ -202,6 +201,11 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
       set_field(config, field, value_of(field, node), where);
     }
   }
+}
+
+void apply_file(
+    RunConfig& config, const std::string& path, std::set<std::string>& seen) {
+  apply(config, parse_recipe(path), path, seen);
 }
 
 // Returns advice if the line has a text without quotes, such as: model = net
@@ -265,7 +269,13 @@ std::string current_recipe(const std::string& path) {
 
 void read_recipe(RunConfig& config, const std::string& path) {
   std::set<std::string> seen;
-  apply(config, current_recipe(path), seen);
+  apply_file(config, current_recipe(path), seen);
+}
+
+void read_recipe_text(
+    RunConfig& config, const std::string& text, const std::string& path) {
+  std::set<std::string> seen;
+  apply(config, parse_toml(text, path), path, seen);
 }
 
 }  // namespace tandem

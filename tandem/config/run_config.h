@@ -52,6 +52,10 @@ void check(const RunConfig& config);
 /// `loss`, is not cross_entropy.
 void check_label_smoothing(const ModelSettings& model, const std::string& loss);
 
+/// Maximum size of a recipe. The parser's recursion depth grows with the number of dots
+/// in a key; a text of this size cannot exhaust the stack.
+constexpr size_t kMostRecipeBytes = 1 << 16;
+
 /// Reads a recipe (TOML) into `config`. Settings that the recipe does not contain stay
 /// unchanged. A recipe may have a `base`, another recipe that is read first; its path
 /// is relative to the folder of the recipe.
@@ -59,6 +63,11 @@ void check_label_smoothing(const ModelSettings& model, const std::string& loss);
 /// Throws DataError if the file cannot be read, ConfigError with file and line for an
 /// error in it.
 void read_recipe(RunConfig& config, const std::string& path);
+
+/// Reads the text of a recipe, of at most kMostRecipeBytes bytes. `path` is the path of
+/// its file, for errors and for the path of a `base`. Throws as read_recipe().
+void read_recipe_text(
+    RunConfig& config, const std::string& text, const std::string& path);
 
 /// Returns the path of a recipe, or its new path if tandem has renamed the recipe. For
 /// example, returns "ddp.toml" for "003-ddp.toml" if only "ddp.toml" exists.

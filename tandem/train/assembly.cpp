@@ -46,9 +46,17 @@ void record_for_stages(
   }
 }
 
+// Returns whether the run resumes from a checkpoint. Only the host of rank 0 needs the
+// checkpoint. Collective.
+bool resumes(const RunConfig& config, Communicator& comm) {
+  return !config.output.resume.empty() &&
+         comm.on_rank_0([&] { return goes_on(config) ? "yes" : "no"; }, "resume") ==
+             "yes";
+}
+
 std::unique_ptr<Model> model_of(
     const RunConfig& config, const Dataset& train, std::unique_ptr<Model> own,
-    const std::shared_ptr<StatisticsGroup>& statistics) {
+    const std::shared_ptr<StatisticsGroup>& statistics, Communicator& comm) {
   if (own && !config.model.dropout) {
     throw ConfigError(
         "[model] --no-dropout does not apply to the program's own model, which "
@@ -69,7 +77,7 @@ std::unique_ptr<Model> model_of(
   record_for_stages(config, options, *model);
   // A resumed run gets the weights of its checkpoint, and the file of config.model.init
   // may no longer exist.
-  if (!config.model.init.empty() && !goes_on(config)) {
+  if (!resumes(config, comm) && !config.model.init.empty()) {
     load_weights(
         config.model.init, model->state(),
         parse_patterns("init_skip", config.model.init_skip));
@@ -256,7 +264,7 @@ Assembly assemble(
   if (config.strategy.buffers == BufferSync::sync) {
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
   }
-  parts.model = model_of(config, train, std::move(model), parts.statistics);
+  parts.model = model_of(config, train, std::move(model), parts.statistics, comm);
   if (config.exec.channels_last) {
     use_channels_last(*parts.model);
   }

@@ -103,13 +103,17 @@ CheckpointContent RunCheckpoints::content(
 // After a restart, the run's own checkpoints are newer than the checkpoint that
 // --resume names.
 std::string RunCheckpoints::checkpoint_to_resume() const {
-  std::string path = config_.output.resume;
-  const bool searches = path == "auto" || is_started_again();
-  if (searches && comm_.rank() == 0) {
-    const auto newest = newest_whole_checkpoint(config_.output.out + "/checkpoints");
-    path = newest.empty() && path != "auto" ? path : newest;
-  }
-  return comm_.broadcast_text(path, 0, "resume");
+  return comm_.on_rank_0(
+      [&] {
+        const std::string& asked = config_.output.resume;
+        if (asked != "auto" && !is_started_again()) {
+          return asked;
+        }
+        const auto newest =
+            newest_whole_checkpoint(config_.output.out + "/checkpoints");
+        return newest.empty() && asked != "auto" ? asked : newest;
+      },
+      "resume");
 }
 
 void RunCheckpoints::check_continues(
@@ -141,7 +145,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
-  load_checkpoint(path, loaded, [&](const CheckpointContent& earlier) {
+  load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
   });
   position = loaded.position;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "tests/app/refusals.h"
+#include "tests/core/expect.h"
 #include "tests/scratch.h"
 
 namespace tandem::app::train_flags_test {
@@ -199,6 +200,73 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
       {{"--stages", "2", "--nproc", "4"},
        {"data_parallel", "--strategy pipeline", "--stages"}},
   });
+}
+
+// A run whose settings are in a directory and in the text of a config.toml.
+class ResumedFlags : public testing::Test {
+ protected:
+  ResumedFlags() {
+    RunConfig here;
+    here.training.seed = 7;
+    here.training.epochs = 3;
+    make_directories(out_ + "/checkpoints/step-00000004");
+    replace_file(out_ + "/config.toml", to_toml(here));
+    RunConfig there = here;
+    there.training.epochs = 5;
+    there.optimizer.lr = 0.25;
+    of_rank_0_.text = to_toml(there);
+  }
+  ~ResumedFlags() override {
+    for (const auto& name : names_) {
+      unsetenv(name.c_str());
+    }
+  }
+  void set(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    names_.push_back(name);
+  }
+
+  const Scratch scratch_;
+  const std::string out_ = scratch_ / "run";
+  EarlierSettings of_rank_0_{"", "config.toml of rank 0"};
+  std::vector<std::string> names_;
+};
+
+TEST_F(ResumedFlags, OverrideTheSettingsOfRank0) {
+  const Arguments arguments = {"--resume", "auto", "--out", out_, "--lr", "0.5"};
+  EXPECT_EQ(parse_train_arguments(arguments).training.epochs, 3);
+  const auto config = parse_train_arguments(arguments, nullptr, &of_rank_0_);
+  EXPECT_EQ(config.training.epochs, 5);
+  EXPECT_EQ(config.optimizer.lr, 0.5);
+  EXPECT_EQ(config.output.out, out_);
+  const EarlierSettings none;
+  EXPECT_EQ(parse_train_arguments(arguments, nullptr, &none).training.epochs, 1);
+}
+
+TEST_F(ResumedFlags, CannotChangeSettingsThatTheRunKeeps) {
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        parse_train_arguments(
+            {"--resume", "auto", "--out", out_, "--seed", "8"}, nullptr, &of_rank_0_);
+      }),
+      testing::HasSubstr("seed is 8, expected 7 as in 'config.toml of rank 0'"));
+}
+
+// The directory on the host of another rank may be that of another run.
+TEST_F(ResumedFlags, AfterARestartOnlyRank0ReadsTheDirectory) {
+  const Arguments arguments = {"--out", out_, "--epochs", "4"};
+  set("TANDEM_ATTEMPT", "1");
+  set("WORLD_SIZE", "3");
+  for (const auto& [rank, seed] :
+       std::vector<std::pair<const char*, int>>{{"0", 7}, {"1", 0}, {"2", 0}}) {
+    set("RANK", rank);
+    TrainExtras extras;
+    const auto config = parse_train_arguments(arguments, &extras);
+    EXPECT_EQ(config.training.seed, seed);
+    EXPECT_EQ(config.training.epochs, 4);
+    EXPECT_EQ(config.output.resume, "auto");
+    EXPECT_EQ(extras.earlier.text.empty(), seed == 0);
+  }
 }
 
 TEST(TrainFlags, RefuseInvalidMasterPorts) {

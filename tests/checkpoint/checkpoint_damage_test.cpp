@@ -105,7 +105,7 @@ class DamagedCheckpoint : public testing::Test {
     const auto before =
         bits_of(content.state.model) + bits_of(content.state.optimizer) + bits_of(own);
     try {
-      load_checkpoint(path, content);
+      load_checkpoint(path, content, *alone_);
     } catch (const DataError&) {
       EXPECT_EQ(
           bits_of(content.state.model) + bits_of(content.state.optimizer) +

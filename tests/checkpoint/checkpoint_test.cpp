@@ -14,6 +14,7 @@
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/weights.h"
+#include "tandem/comm/backends/thread.h"
 #include "tandem/formats/safetensors.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
@@ -43,7 +44,7 @@ class Checkpoints : public testing::Test {
   }
   static double loaded_value(const std::string& path) {
     auto content = content_at(0, 0);
-    load_checkpoint(path, content);
+    load_checkpoint(path, content, *make_single_communicator());
     return content.state.model[0].tensor[0][0].item<double>();
   }
   static void truncate_file(const std::string& path) {
@@ -58,11 +59,35 @@ class Checkpoints : public testing::Test {
   std::string directory_ = scratch_ / "checkpoints";
 };
 
+// Only rank 0 has the files.
+TEST_F(Checkpoints, AreLoadedFromTheFilesOfRank0) {
+  const auto path = save(9, 0.5);
+  run_ranks(3, [&](Communicator& comm) {
+    auto content = content_at(0, 0);
+    load_checkpoint(comm.rank() == 0 ? path : "nowhere", content, comm);
+    TANDEM_CHECK(content.position.step == 9, "another step");
+    TANDEM_CHECK(content.state.model[1].tensor[2].item<double>() == -0.5, "a value");
+    TANDEM_CHECK(
+        content.state.optimizer[0].tensor[2][1].item<double>() == 5, "the optimizer");
+  });
+}
+
+TEST_F(Checkpoints, ThatRank0CannotReadFailOnAllRanks) {
+  const auto path = save(9, 0.5);
+  remove_all(path + "/training.safetensors");
+  run_ranks(3, [&](Communicator& comm) {
+    auto content = content_at(0, 0);
+    const auto message =
+        error_of<DataError>([&] { load_checkpoint(path, content, comm); });
+    TANDEM_CHECK(message.find("training.safetensors") != std::string::npos, message);
+  });
+}
+
 TEST_F(Checkpoints, HoldStatePositionAndConfig) {
   const auto path = save(9, 0.5);
   auto content = content_at(0, 0);
   content.config = "";
-  load_checkpoint(path, content);
+  load_checkpoint(path, content, *make_single_communicator());
   EXPECT_EQ(content.position.epoch, 1);
   EXPECT_EQ(content.position.step_in_epoch, 7);
   EXPECT_EQ(content.position.step, 9);
@@ -106,11 +131,11 @@ TEST_F(Checkpoints, RememberTheLowestTestLoss) {
   content.best = {0.1, 7, 2};
   const auto path = save_checkpoint(directory_, content, {});
   auto loaded = content_at(0, 0);
-  load_checkpoint(path, loaded);
+  load_checkpoint(path, loaded, *make_single_communicator());
   EXPECT_EQ(loaded.best.loss, 0.1);
   EXPECT_EQ(loaded.best.step, 7);
   EXPECT_EQ(loaded.best.evaluations_since, 2);
-  load_checkpoint(save(10, 1), loaded);
+  load_checkpoint(save(10, 1), loaded, *make_single_communicator());
   EXPECT_EQ(loaded.best.step, -1);
 }
 

@@ -35,7 +35,8 @@ class CheckpointWriters : public testing::Test {
  protected:
   at::Tensor loaded(int64_t step, const at::Tensor& like) const {
     auto content = content_of(at::full(like.sizes(), 0.0, like.options()), 0);
-    load_checkpoint(checkpoint_path(directory_, step), content);
+    load_checkpoint(
+        checkpoint_path(directory_, step), content, *make_single_communicator());
     EXPECT_TRUE(
         content.state.optimizer[0].tensor.equal(content.state.model[0].tensor + 1));
     return content.state.model[0].tensor;

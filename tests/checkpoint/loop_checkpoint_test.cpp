@@ -202,7 +202,7 @@ TEST(LoopCheckpoints, HaveTheFormatOfRunsAndNamesOfParameters) {
   Loop loop(adam());
   loop.train_until(1);
   loop.save(scratch.path());
-  const auto read = read_checkpoint(checkpoint_path(scratch.path(), 1));
+  const auto read = read_checkpoint(checkpoint_path(scratch.path(), 1), *loop.comm);
   EXPECT_EQ(read.state.model.size(), module_state(*loop.net).size());
   std::vector<std::string> names;
   for (const auto& entry : read.state.optimizer) {

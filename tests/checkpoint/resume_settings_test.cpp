@@ -141,31 +141,39 @@ TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
   EXPECT_EQ(found("auto"), "") << "it has saved nothing yet";
   make_directories(run + "/checkpoints/step-00000004");
   EXPECT_EQ(found("auto"), run + "/config.toml");
+  EXPECT_EQ(read_earlier_settings(config).text, read_file(run + "/config.toml"));
   EXPECT_EQ(found(""), "");
   EXPECT_EQ(found(run + "/checkpoints/step-00000004/"), run + "/config.toml");
   EXPECT_EQ(found(run), "");
+  EXPECT_EQ(read_earlier_settings(config).text, "");
 }
 
 TEST(EarlierRun, ProvidesAllSettingsExceptThoseOfOneStart) {
-  const Scratch scratch;
   RunConfig run;
   run.training.epochs = 2;
   run.data.limit = 3000;
   run.output.out = "old";
   run.ranks.node_rank = 1;
   run.ranks.master_addr = "10.0.0.9";
-  replace_file(scratch / "config.toml", to_toml(run));
   RunConfig asked;
   asked.training.epochs = 14;
   asked.output.out = "new";
   asked.output.resume = "auto";
-  const auto found = settings_of_run(scratch / "config.toml", asked);
+  const auto found = settings_of_run({to_toml(run), "config.toml"}, asked);
   EXPECT_EQ(found.training.epochs, 2);
   EXPECT_EQ(found.data.limit, 3000);
   EXPECT_EQ(found.output.out, "new");
   EXPECT_EQ(found.output.resume, "auto");
   EXPECT_EQ(found.ranks.node_rank, 0);
   EXPECT_EQ(found.ranks.master_addr, "127.0.0.1");
+}
+
+TEST(EarlierRun, ErrorsNameTheSourceOfTheSettings) {
+  EXPECT_THAT(
+      error_of<ConfigError>([] {
+        settings_of_run({"seed = 1\nepochs = \"two\"\n", "config.toml of rank 0"}, {});
+      }),
+      HasSubstr("config.toml of rank 0:2: epochs"));
 }
 
 TEST(EarlierRun, OverridesARecipe) {

@@ -136,6 +136,38 @@ TEST_P(CommContract, CheckEqualNamesARankThatDiffers) {
   }
 }
 
+// The text needs two broadcasts.
+TEST_P(CommContract, BroadcastTextCopiesLongTexts) {
+  const std::string text = std::string(size_t{16} << 20, 'a') + "the end";
+  const auto same = on_each_rank(GetParam(), 3, [&](Communicator& comm) {
+    return comm.broadcast_text(comm.rank() == 1 ? text : "mine", 1) == text &&
+           comm.broadcast_text("", 0).empty();
+  });
+  EXPECT_THAT(same, Each(true));
+}
+
+TEST_P(CommContract, OnRank0ReturnsItsTextOnEveryRank) {
+  for (int size = 1; size <= 4; ++size) {
+    const auto texts = on_each_rank(GetParam(), size, [&](Communicator& comm) {
+      return comm.on_rank_0([&] { return "rank " + std::to_string(comm.rank()); });
+    });
+    EXPECT_THAT(texts, Each("rank 0"));
+  }
+}
+
+TEST_P(CommContract, AnErrorOnRank0IsThrownOnEveryRank) {
+  for (int size = 1; size <= 4; ++size) {
+    const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
+      const auto message = error_of<DataError>([&] {
+        comm.on_rank_0([]() -> std::string { throw DataError("it is missing"); });
+      });
+      comm.barrier();  // The group is still in step.
+      return message;
+    });
+    EXPECT_THAT(messages, Each("it is missing"));
+  }
+}
+
 // Returns the number of spans of the row "compute" in a category.
 int64_t count_spans(const Trace& trace, const std::string& category) {
   const auto spans = trace.compute_spans();

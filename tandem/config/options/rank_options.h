@@ -71,8 +71,8 @@ struct RankOptions {
     table
         .add(
             "min_nnodes", &O::min_nnodes,
-            "least number of hosts, if hosts may join and leave; needs --out in a "
-            "folder that all hosts share; 0: all hosts take part")
+            "least number of hosts, if hosts may join and leave; needs --out; 0: all "
+            "hosts take part")
         .between(0, 1 << 16)
         .of_one_start();
     table.add("node_rank", &O::node_rank, "number of this host, from 0")

@@ -58,12 +58,33 @@ class Hosts {
   std::string token_file() const {
     return scratch_ / "token";
   }
+  /// Makes a folder that only host 0 has. On other hosts, programs that run() starts
+  /// later see the empty folder storage_of(host) in its place.
+  void keep_on_host_0(const std::string& folder) {
+    kept_ = folder;
+    make_directories(folder);
+    for (int host = 1; host < count_; ++host) {
+      make_directories(storage_of(host));
+    }
+  }
+  std::string storage_of(int host) const {
+    return scratch_ / ("storage" + std::to_string(host));
+  }
   /// Runs a program of tandem on a host.
   CommandResult run(
       int host, const std::vector<std::string>& arguments,
       const Variables& variables = {}, const std::string& own = "tandem") const {
-    std::vector<std::string> command = {
-        "ip", "netns", "exec", name(host), program(own)};
+    std::vector<std::string> command = {"ip", "netns", "exec", name(host)};
+    if (!kept_.empty() && host > 0) {
+      // `ip netns exec` has made a mount namespace for the command.
+      for (const auto& word :
+           {std::string("sh"), std::string("-c"),
+            std::string("mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\""),
+            std::string("sh"), storage_of(host), kept_}) {
+        command.push_back(word);
+      }
+    }
+    command.push_back(program(own));
     command.insert(command.end(), arguments.begin(), arguments.end());
     Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};
     all.insert(all.end(), variables.begin(), variables.end());
@@ -126,6 +147,8 @@ class Hosts {
   int count_;
   std::string id_;
   const Scratch scratch_;
+  // Folder that only host 0 has; "" for none.
+  std::string kept_;
   bool ok_ = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "counted_samples.h"
 #include "hosts.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tests/base/test_tools.h"
@@ -217,13 +218,15 @@ class RestartOnHosts : public Restart {
             hosts.flags_of(host, 2, 2)),
         epochs);
   }
-  std::future<CommandResult> begin_restarting(const Hosts& hosts, int host) {
+  std::future<CommandResult> begin_restarting(
+      const Hosts& hosts, int host, const Arguments& more) {
     return begin_on(
-        hosts, host, training_on(hosts, host, "run", {"--max-restarts", "3"}));
+        hosts, host,
+        training_on(hosts, host, "run", with({"--max-restarts", "3"}, more)));
   }
-  std::string calm_hash(const Hosts& hosts) {
+  std::string calm_hash(const Hosts& hosts, const Arguments& more) {
     const auto results =
-        hosts.run_all([&](int host) { return training_on(hosts, host, "calm", {}); });
+        hosts.run_all([&](int host) { return training_on(hosts, host, "calm", more); });
     for (const auto& result : results) {
       EXPECT_EQ(result.status.code, 0) << result.errors;
     }
@@ -231,13 +234,17 @@ class RestartOnHosts : public Restart {
   }
 };
 
+// Host 0 sends the other host the state of its ranks, whose parameters differ between
+// averages.
 TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
-  const Hosts hosts(2);
+  Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  auto first = begin_restarting(hosts, 0);
-  auto second = begin_restarting(hosts, 1);
+  hosts.keep_on_host_0(out());
+  const Arguments averaging = {"--strategy", "averaging", "--average-every", "3"};
+  auto first = begin_restarting(hosts, 0, averaging);
+  auto second = begin_restarting(hosts, 1, averaging);
   const auto newest = newer_checkpoint();
   send(workers(out("other-run"), 2)[1], SIGKILL);
   newer_checkpoint(newest);
@@ -251,20 +258,22 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
             ContainsRegex("rank [23] on .* was killed by SIGKILL.*restart 1 of 3"),
             ContainsRegex("rank [01] on .* was killed by SIGKILL.*restart 2 of 3")));
   }
-  EXPECT_EQ(hash_of(out()), calm_hash(hosts));
+  EXPECT_EQ(hash_of(out()), calm_hash(hosts, averaging));
 }
 
 TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
-  const Hosts hosts(2);
+  Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  auto first = begin_restarting(hosts, 0);
-  auto lost = begin_restarting(hosts, 1);
+  hosts.keep_on_host_0(out());
+  const Arguments sharded = {"--optimizer-state", "sharded"};
+  auto first = begin_restarting(hosts, 0, sharded);
+  auto lost = begin_restarting(hosts, 1, sharded);
   newer_checkpoint();
   send(parent_of_process(workers(out("other-run"), 2)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
-  auto replacement = begin_restarting(hosts, 1);
+  auto replacement = begin_restarting(hosts, 1, sharded);
   const auto result = first.get();
   EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(
@@ -272,39 +281,57 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
                          HasSubstr("host 1 on "), HasSubstr("no longer answers"),
                          HasSubstr("restart 1 of 3")));
   EXPECT_EQ(replacement.get().status.code, 0);
-  EXPECT_EQ(hash_of(out()), calm_hash(hosts));
+  EXPECT_EQ(hash_of(out()), calm_hash(hosts, sharded));
+  EXPECT_THAT(list_directory(hosts.storage_of(1)), testing::IsEmpty());
 }
 
 // --- hosts that join and leave ---
 
-TEST_F(RestartOnHosts, ContinuesWithFewerHostsAndThenWithMore) {
-  const Hosts hosts(3);
+struct ChangingRun {
+  const char* name;
+  int ranks_per_host;
+  // True if all hosts have the directory of the run; false if only host 0 has it.
+  bool is_shared;
+};
+
+class ChangingHosts : public RestartOnHosts,
+                      public testing::WithParamInterface<ChangingRun> {
+ protected:
+  std::future<CommandResult> begin_host(const Hosts& hosts, int host) const {
+    auto flags = hosts.flags_of(host, GetParam().ranks_per_host, 3);
+    *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
+    const Arguments run = {"--out",        out(), "--epochs",           kManyEpochs,
+                           "--batch-size", "8",   "--checkpoint-every", "7"};
+    return begin_on(hosts, host, with(with(samples_.training(), run), flags));
+  }
+  static std::vector<pid_t> ranks_of(int host) {
+    const std::string mark = "--node-rank" + std::string(1, '\0');
+    return workers(
+        mark + std::to_string(host), static_cast<size_t>(GetParam().ranks_per_host));
+  }
+
+  const CountedSamples samples_{scratch_ / "samples", 480};
+};
+
+TEST_P(ChangingHosts, ReadEachSampleOfAnEpochOnce) {
+  Hosts hosts(3);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  const auto begin_host = [&](int host) {
-    auto flags = hosts.flags_of(host, 2, 3);
-    *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
-    return begin_on(hosts, host, training(with({"--out", out()}, flags), kManyEpochs));
-  };
-  const auto ranks_of = [&](int host) {
-    const std::string mark = "--node-rank" + std::string(1, '\0');
-    return workers(mark + std::to_string(host), 2);
-  };
-  auto first = begin_host(0);
-  auto lost = begin_host(1);
-  auto third = begin_host(2);
+  if (!GetParam().is_shared) {
+    hosts.keep_on_host_0(out());
+  }
+  auto first = begin_host(hosts, 0);
+  auto lost = begin_host(hosts, 1);
+  auto third = begin_host(hosts, 2);
   auto newest = newer_checkpoint();
   const auto earlier = ranks_of(0);
   send(parent_of_process(ranks_of(1)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
   // Two hosts continue when host 0 has new ranks, and later three hosts.
-  EXPECT_TRUE(soon([&] {
-    const auto now = ranks_of(0);
-    return now[0] != earlier[0] && now[1] != earlier[1];
-  }));
+  EXPECT_TRUE(soon([&] { return ranks_of(0)[0] != earlier[0]; }));
   newest = newer_checkpoint(newest);
-  auto back = begin_host(1);
+  auto back = begin_host(hosts, 1);
   ranks_of(1);
   newest = newer_checkpoint(newer_checkpoint(newest));
   // A host leaves.
@@ -329,7 +356,17 @@ TEST_F(RestartOnHosts, ContinuesWithFewerHostsAndThenWithMore) {
           Not(HasSubstr("; restart"))));
   const auto other = back.get();
   EXPECT_EQ(other.status.code, 75) << other.errors;
+  for (const auto& checkpoint : checkpoints_in(out() + "/checkpoints")) {
+    expect_samples_read_once(checkpoint.second);
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    RestartOnHosts, ChangingHosts,
+    testing::Values(
+        ChangingRun{"OneRankPerHost", 1, false},
+        ChangingRun{"TwoRanksPerHost", 2, true}),
+    [](const auto& each) { return each.param.name; });
 
 TEST_F(RestartOnHosts, NeedsTheLeastNumberOfHosts) {
   const Hosts hosts(2);

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <future>
 
+#include "tandem/base/store/socket.h"
 #include "tests/program/program.h"
 
 namespace tandem::settings_test {
@@ -68,6 +71,39 @@ TEST_F(ResumedSettings, OverrideTheRecipe) {
   wanted.replace(wanted.find("epochs = 1"), 10, "epochs = 2");
   wanted.replace(wanted.find("resume = \"\""), 11, "resume = \"auto\"");
   EXPECT_EQ(config(), wanted);
+}
+
+// Rank 1 has no directory of the run, and rank 2 has that of another run.
+TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
+  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  const auto other = scratch_ / "other";
+  std::filesystem::copy(out_, other, std::filesystem::copy_options::recursive);
+  std::string settings = config();
+  settings.replace(settings.find("lr = 0.25"), 9, "lr = 0.75");
+  replace_file(other + "/config.toml", settings);
+  const auto address = listen_at("tcp:127.0.0.1:0").address;
+  const std::vector<std::string> outs = {out_, scratch_ / "absent", other};
+  std::vector<std::future<CommandResult>> ranks;
+  for (size_t rank = 0; rank < outs.size(); ++rank) {
+    const Variables variables = {
+        {"RANK", std::to_string(rank)},
+        {"WORLD_SIZE", "3"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", address.substr(address.rfind(':') + 1)}};
+    ranks.push_back(std::async(std::launch::async, [&outs, rank, variables] {
+      return tandem_run(
+          {"train", "--resume", "auto", "--out", outs[rank], "--epochs", "2"},
+          variables);
+    }));
+  }
+  for (auto& rank : ranks) {
+    const auto result = rank.get();
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+  EXPECT_THAT(config(), HasSubstr("lr = 0.25\n"));
+  EXPECT_EQ(steps(), 8);
+  EXPECT_FALSE(file_exists(outs[1]));
+  EXPECT_EQ(json_number(other + "/summary.json", "steps"), 4);
 }
 
 TEST_F(ResumedSettings, NeedNoRecipe) {
