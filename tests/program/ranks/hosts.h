@@ -62,12 +62,15 @@ class Hosts {
   CommandResult run(
       int host, const std::vector<std::string>& arguments,
       const Variables& variables = {}, const std::string& own = "tandem") const {
-    std::vector<std::string> command = {
-        "ip", "netns", "exec", name(host), program(own)};
-    command.insert(command.end(), arguments.begin(), arguments.end());
+    return run_any(host, with({program(own)}, arguments), variables);
+  }
+  /// Runs any command on a host.
+  CommandResult run_any(
+      int host, const std::vector<std::string>& command,
+      const Variables& variables = {}) const {
     Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};
     all.insert(all.end(), variables.begin(), variables.end());
-    return run_command(command, all, 600);
+    return run_command(with({"ip", "netns", "exec", name(host)}, command), all, 600);
   }
   /// Disconnects a host from the switch. All later packets from and to the host are
   /// lost without an error.
