@@ -25,6 +25,9 @@ namespace tandem {
 /// read them even if the process was killed.
 struct Left {
   int64_t operations = 0;
+  // Results of operations_before_exchange() and operation_kinds().
+  int64_t before_exchange = -1;
+  char kinds[1000] = "";
   int64_t steps = 0;
   // Step of the newest checkpoint that was reported to the observer; -1 if none was
   // reported.
@@ -128,6 +131,8 @@ inline Ended train_in_child(
     arm(fault);
     const int code = train_here(config, *left, after_step);
     left->operations = file_operations();
+    left->before_exchange = operations_before_exchange();
+    std::strncpy(left->kinds, operation_kinds().c_str(), sizeof(left->kinds) - 1);
     std::strncpy(left->faulty, faulty_operation().c_str(), sizeof(left->faulty) - 1);
     _exit(code);
   }
