@@ -32,9 +32,6 @@ struct Left {
   // Step of the newest checkpoint that was reported to the observer; -1 if none was
   // reported.
   int64_t told_step = -1;
-  // Step of a checkpoint. When this checkpoint is reported to the observer, the process
-  // exits with kFaultExit. -1 if there is no such checkpoint.
-  int64_t dies_at = -1;
   // A value that the test's AfterStep function can set.
   int64_t noted = 0;
   char parameters[65] = "";
@@ -59,9 +56,6 @@ class Told : public Observer {
   }
   void on_checkpoint(const std::string& path) override {
     left_.told_step = std::stoll(path.substr(path.rfind('-') + 1));
-    if (left_.told_step == left_.dies_at) {
-      _exit(kFaultExit);
-    }
   }
 
  private:
