@@ -6,8 +6,8 @@
 # scripts/summarise-tests counts.
 #
 # The file that includes this file sets program, emulator (of another processor, or empty),
-# results, label, timeout and environment. The environment variable TANDEM_LEFT_OUT excludes
-# tests by a filter of GoogleTest.
+# results, label, timeout, environment and serial (true: no other test runs at the same time).
+# The environment variable TANDEM_LEFT_OUT excludes tests by a filter of GoogleTest.
 
 # CTest sets no policies. With an old policy, if() would expand "suites" as the variable
 # below.
@@ -45,5 +45,6 @@ foreach(first RANGE 0 ${last} 4)
   add_test("${name}" ${emulator} "${program}" "--gtest_filter=${filter}.*${left_out}"
     "--gtest_output=xml:${results}/${file}.xml")
   set_tests_properties("${name}" PROPERTIES
-    LABELS "${label}" TIMEOUT "${timeout}" ENVIRONMENT "${environment}")
+    LABELS "${label}" TIMEOUT "${timeout}" ENVIRONMENT "${environment}"
+    RUN_SERIAL "${serial}")
 endforeach()

@@ -54,16 +54,29 @@ at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {
   return model.forward(inputs, context).detach();
 }
 
-// Returns the outputs of Python's model with these weights, loaded with strict=True.
-at::Tensor python_outputs(
-    const Scratch& scratch, const std::string& model, const std::string& weights,
-    const at::Tensor& inputs) {
-  write_safetensors(scratch / "inputs.safetensors", {{{"inputs", inputs}}, {}});
-  const auto result = run_peer(
-      {"logits", "--model", model, "--weights", weights, "--inputs",
-       scratch / "inputs.safetensors", "--out", scratch / "logits.safetensors"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
-  return read_safetensors(scratch / "logits.safetensors").tensors.at(0).tensor;
+using Arguments = std::vector<std::string>;
+
+Arguments with(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Returns the command of the peer that writes the outputs of Python's model with these
+// weights, loaded with strict=True, to `weights` + ".logits".
+Arguments logits_command(
+    const std::string& model, const std::string& weights, const std::string& inputs) {
+  return {"logits",   "--model", model,   "--weights",        weights,
+          "--inputs", inputs,    "--out", weights + ".logits"};
+}
+
+at::Tensor logits_of(const std::string& weights) {
+  return read_safetensors(weights + ".logits").tensors.at(0).tensor;
+}
+
+std::string write_inputs(const Scratch& scratch, const at::Tensor& inputs) {
+  auto path = scratch / "inputs.safetensors";
+  write_safetensors(path, {{{"inputs", inputs}}, {}});
+  return path;
 }
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
@@ -102,30 +115,36 @@ TEST_P(Interop, PythonComputesTheSameOutputsFromCheckpointsAndExports) {
 
   const auto inputs = images(dtype);
   const auto expected = outputs_of(*model, inputs);
-  for (const auto& file : {checkpoint + "/model.safetensors", scratch / "model.pth"}) {
-    const auto outputs = python_outputs(scratch, name, file, inputs);
-    const double difference = largest_difference(outputs, expected);
+  const auto inputs_file = write_inputs(scratch, inputs);
+  const Arguments files = {checkpoint + "/model.safetensors", scratch / "model.pth"};
+  Arguments commands;
+  for (const auto& file : files) {
+    commands = with(commands, with(logits_command(name, file, inputs_file), {"then"}));
+  }
+  const auto python =
+      run_peer(with(commands, {"same", "--first", files[0], "--second", files[1]}));
+  ASSERT_TRUE(python.status.ok()) << python.errors;
+  EXPECT_THAT(
+      python.output,
+      HasSubstr(std::to_string(content.state.model.size()) + " tensors"));
+  for (const auto& file : files) {
+    const double difference = largest_difference(logits_of(file), expected);
     printf("largest difference: %.2g\n", difference);
     EXPECT_LE(difference, tolerance) << file;
   }
-  const auto same = run_peer(
-      {"same", "--first", checkpoint + "/model.safetensors", "--second",
-       scratch / "model.pth"});
-  EXPECT_TRUE(same.status.ok()) << same.errors;
-  EXPECT_THAT(
-      same.output, HasSubstr(std::to_string(content.state.model.size()) + " tensors"));
 }
 
 TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto& [name, dtype, tolerance] = GetParam();
   const Scratch scratch;
-  const auto saved = run_peer(
-      {"save", "--model", name, "--dtype", dtype == at::kDouble ? "float64" : "float32",
-       "--out", scratch.path()});
-  ASSERT_TRUE(saved.status.ok()) << saved.errors;
   const auto inputs = images(dtype);
-  const auto expected = python_outputs(scratch, name, scratch / "state.pt", inputs);
+  const auto python = run_peer(with(
+      {"save", "--model", name, "--dtype", dtype == at::kDouble ? "float64" : "float32",
+       "--out", scratch.path(), "then"},
+      logits_command(name, scratch / "state.pt", write_inputs(scratch, inputs))));
+  ASSERT_TRUE(python.status.ok()) << python.errors;
+  const auto expected = logits_of(scratch / "state.pt");
   const auto model = model_of(name, dtype);
   EXPECT_GT(largest_difference(outputs_of(*model, inputs), expected), 0.01);
   double largest = 0;

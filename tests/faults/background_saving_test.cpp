@@ -68,14 +68,17 @@ TEST_F(HeldSave, HoldsTheValuesOfItsStep) {
   };
   const std::string whole = undisturbed("whole").parameters;
   hold_.operation = 2;
-  // Killed once the checkpoint of step 8 is complete: at step 16 at the latest, whose
-  // save waits for it.
-  const auto killed = train_in_child(config_, hold_, [](Left& left) {
+  // Killed as soon as the checkpoint of step 8 is complete.
+  const auto killed = train_in_child(config_, hold_, [&](Left& left) {
     wait_until_held(left);
     if (left.steps == 13) {
       release();
+      const auto directory = config_.output.out + "/checkpoints";
+      for (int i = 0; i < 10'000 && newest_checkpoint(directory).empty(); ++i) {
+        usleep(1000);
+      }
+      _exit(kFaultExit);
     }
-    left.dies_at = 8;
   });
   ASSERT_EQ(killed.code, kFaultExit) << killed.errors;
   config_.output.resume = "auto";

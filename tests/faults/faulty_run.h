@@ -26,13 +26,13 @@ namespace tandem {
 /// read them even if the process was killed.
 struct Left {
   int64_t operations = 0;
+  // Results of operations_before_exchange() and operation_kinds().
+  int64_t before_exchange = -1;
+  char kinds[1000] = "";
   int64_t steps = 0;
   // Step of the newest checkpoint that was reported to the observer; -1 if none was
   // reported.
   int64_t told_step = -1;
-  // Step of a checkpoint. When this checkpoint is reported to the observer, the process
-  // exits with kFaultExit. -1 if there is no such checkpoint.
-  int64_t dies_at = -1;
   // A value that the test's AfterStep function can set.
   int64_t noted = 0;
   char parameters[65] = "";
@@ -57,9 +57,6 @@ class Told : public Observer {
   }
   void on_checkpoint(const std::string& path) override {
     left_.told_step = std::stoll(path.substr(path.rfind('-') + 1));
-    if (left_.told_step == left_.dies_at) {
-      _exit(kFaultExit);
-    }
   }
 
  private:
@@ -129,6 +126,8 @@ inline Ended train_in_child(
     arm(fault);
     const int code = train_here(config, *left, after_step);
     left->operations = file_operations();
+    left->before_exchange = operations_before_exchange();
+    std::strncpy(left->kinds, operation_kinds().c_str(), sizeof(left->kinds) - 1);
     std::strncpy(left->faulty, faulty_operation().c_str(), sizeof(left->faulty) - 1);
     _exit(code);
   }

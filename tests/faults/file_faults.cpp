@@ -41,6 +41,10 @@ bool is_in(std::string_view path, std::string_view folder) {
 
 std::array<char, 300> faulty{};
 
+// One character per operation (operation_kinds()).
+std::array<char, 1000> kinds{};
+std::atomic<int64_t> before_exchange{-1};
+
 std::atomic<bool> holding{false};
 std::atomic<bool> released{false};
 
@@ -52,7 +56,7 @@ void hold() {
   holding = false;
 }
 
-enum class What { needs_room, other };
+enum class What : char { write = 'w', needs_room = 'r', other = 'o' };
 enum class Verdict { go_on, fail, die, tear };
 
 void note_faulty(const char* call, std::string_view path) {
@@ -68,9 +72,12 @@ Verdict judge(const char* call, std::string_view path, What what) {
   }
   const FileFault& fault = armed().fault;
   const int64_t number = ++armed().operations;
+  if (number < static_cast<int64_t>(kinds.size())) {
+    kinds[static_cast<size_t>(number - 1)] = static_cast<char>(what);
+  }
   if (fault.kind == FaultKind::full) {
-    return number >= fault.operation && what == What::needs_room ? Verdict::fail
-                                                                 : Verdict::go_on;
+    return number >= fault.operation && what != What::other ? Verdict::fail
+                                                            : Verdict::go_on;
   }
   if (number != fault.operation) {
     return Verdict::go_on;
@@ -159,11 +166,21 @@ __attribute__((constructor)) void arm_from_environment() {
 void arm(const FileFault& fault) {
   armed().fault = fault;
   armed().operations = 0;
+  kinds.fill('\0');
+  before_exchange = -1;
   is_armed = true;
 }
 
 int64_t file_operations() {
   return armed().operations;
+}
+
+std::string operation_kinds() {
+  return kinds.data();
+}
+
+int64_t operations_before_exchange() {
+  return before_exchange;
 }
 
 std::string faulty_operation() {
@@ -193,7 +210,7 @@ ssize_t write(int fd, const void* data, size_t size) {
     return real(fd, data, size);
   }
   return with_fault(
-      "write", path_of(fd), What::needs_room, [&] { return real(fd, data, size); },
+      "write", path_of(fd), What::write, [&] { return real(fd, data, size); },
       [&] { [[maybe_unused]] const auto written = real(fd, data, size / 2); });
 }
 
@@ -239,6 +256,9 @@ int renameat2(
   static auto* const real =
       tandem::next<int(int, const char*, int, const char*, unsigned)>("renameat2");
   if (tandem::is_armed && tandem::armed().fault.no_exchange) {
+    int64_t none = -1;
+    tandem::before_exchange.compare_exchange_strong(
+        none, tandem::armed().operations.load());
     errno = EINVAL;
     return -1;
   }

@@ -50,6 +50,14 @@ void arm(const FileFault& fault);
 /// Returns the number of counted operations since arm().
 int64_t file_operations();
 
+/// Returns a character for each of the first 999 counted operations: 'w' for a write,
+/// 'r' for another operation that needs disk space, 'o' for other operations.
+std::string operation_kinds();
+
+/// Returns the number of counted operations before the first exchange that failed
+/// because of FileFault::no_exchange; -1 if none failed.
+int64_t operations_before_exchange();
+
 /// Returns the call and the path of the operation with the fault. Returns "" for
 /// FaultKind::full, or if no operation had the fault.
 std::string faulty_operation();

@@ -2,7 +2,9 @@
 """PyTorch's side of the parity tests: the same training, files and samples, by
 torch.nn, torch.optim, DistributedDataParallel and DistributedSampler.
 
-Needs torch only (no numpy, no safetensors package). One rank has one thread.
+Needs torch only (no numpy, no safetensors package). One rank has one thread. The argument
+`then` separates commands that run one after another, since the import of torch takes most of
+the time of a short command.
 """
 import argparse
 import ctypes
@@ -487,9 +489,13 @@ def main():
     command(join, store="", seed=1, steps=3)
     command(evaluate, model="net", data="", weights="")
     command(predict, model="net", data="", weights="")
-    args = parser.parse_args()
     torch.set_num_threads(1)
-    args.run(args)
+    arguments = sys.argv[1:]
+    while arguments:
+        end = arguments.index("then") if "then" in arguments else len(arguments)
+        args = parser.parse_args(arguments[:end])
+        args.run(args)
+        arguments = arguments[end + 1:]
 
 
 if __name__ == "__main__":

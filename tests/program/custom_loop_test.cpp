@@ -1,15 +1,19 @@
-// The examples of custom loops: a loop that is killed and resumed, and an MPI program.
+// The examples of custom loops: a loop that is killed and then resumed or restarted,
+// and an MPI program.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <random>
 #include <set>
 
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/launch/mpirun.h"
+#include "tests/faults/file_faults.h"
+#include "tests/parity/python.h"
 #include "tests/program/program.h"
 
 namespace tandem::custom_loop_test {
@@ -18,14 +22,13 @@ using testing::HasSubstr;
 
 class ResumableLoop : public testing::Test {
  protected:
-  static Arguments launch(int ranks, const std::string& directory) {
-    return {
-        "launch",
-        "--nproc-per-node",
-        std::to_string(ranks),
-        program("resumable_loop"),
-        directory,
-        "10"};
+  static Arguments launch(int ranks, const std::string& directory, int epochs = 10) {
+    return {"launch",
+            "--nproc-per-node",
+            std::to_string(ranks),
+            program("resumable_loop"),
+            directory,
+            std::to_string(epochs)};
   }
 
   static std::string weights_in(const std::string& directory) {
@@ -81,6 +84,95 @@ TEST_F(ResumableLoop, ResumesWithAnotherNumberOfRanks) {
   // The targets' variance is 20.
   EXPECT_LT(std::stod(loss[0]), 2);
 }
+
+// --- restarted by a launcher ---
+
+// Starts a rank of the loop, and writes the rank's variables of torchrun to a file. In
+// the first attempt, rank 0 is killed while it removes the checkpoint of step 20, which
+// is after it has saved the checkpoint of step 50.
+// Arguments: the directory of the files, and the command of the loop.
+constexpr const char* kRestartedRank = R"sh(
+  files=$1
+  shift
+  for name in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE \
+      ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE TORCHELASTIC_RUN_ID TORCHELASTIC_MAX_RESTARTS \
+      TORCHELASTIC_RESTART_COUNT; do
+    echo "$name=$(printenv $name)"
+  done > $files/variables-$TORCHELASTIC_RESTART_COUNT-$RANK
+  if [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 0 ]; then
+    LD_PRELOAD=$files/file_faults.so TANDEM_FILE_FAULT="$FAULT" "$@"
+    kill -KILL $$
+  fi
+  exec "$@"
+)sh";
+
+// A launcher with torchrun's flags.
+struct Launcher {
+  const char* name;
+  Arguments command;
+};
+
+void PrintTo(const Launcher& launcher, std::ostream* out) {
+  *out << launcher.name;
+}
+
+class RestartedLoop : public ResumableLoop,
+                      public testing::WithParamInterface<Launcher> {
+ protected:
+  void SetUp() override {
+    if (!file_exists(GetParam().command[0])) {
+      GTEST_SKIP() << "no torchrun of PyPI; scripts/setup --torchrun, then "
+                      "scripts/test -R RestartedLoop";
+    }
+  }
+  // Returns the variables of a rank that was restarted once.
+  static std::string variables_of(int rank) {
+    const auto number = std::to_string(rank);
+    return "RANK=" + number + "\nWORLD_SIZE=3\n" + "LOCAL_RANK=" + number +
+           "\nLOCAL_WORLD_SIZE=3\n" + "GROUP_RANK=0\nGROUP_WORLD_SIZE=1\n" +
+           "ROLE_NAME=trainer\nROLE_RANK=" + number + "\nROLE_WORLD_SIZE=3\n" +
+           "TORCHELASTIC_RUN_ID=7\nTORCHELASTIC_MAX_RESTARTS=1\n" +
+           "TORCHELASTIC_RESTART_COUNT=1\n";
+  }
+};
+
+TEST_P(RestartedLoop, HasTheVariablesOfTorchrunAndTheWeightsOfAnUndisturbedOne) {
+  // LD_PRELOAD separates names by spaces, and the path of the build may have one.
+  std::filesystem::create_symlink(
+      binary_dir() + "/tests/libfile_faults.so", scratch_ / "file_faults.so");
+  const auto directory = scratch_ / "run";
+  const auto fault = std::to_string(static_cast<int>(FaultKind::die)) + " 3 0 " +
+                     directory + "/tmp-step-00000020";
+  const Arguments flags = {"--nproc-per-node=3",  "--max-restarts=1",
+                           "--rdzv-id=7",         "--role=trainer",
+                           "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0",
+                           "--no-python"};
+  const Arguments loop = {
+      "sh",      "-c", kRestartedRank, "sh", scratch_.path(), program("resumable_loop"),
+      directory, "1"};
+  const auto run =
+      run_command(with(with(GetParam().command, flags), loop), {{"FAULT", fault}}, 300);
+  EXPECT_TRUE(run.status.ok()) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("resumed at step 50\n"));
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto file = scratch_ / ("variables-1-" + std::to_string(rank));
+    EXPECT_EQ(read_file(file), variables_of(rank));
+  }
+  const auto undisturbed = tandem_run(launch(3, scratch_ / "whole", 1));
+  EXPECT_TRUE(undisturbed.status.ok()) << undisturbed.errors;
+  const auto weights = lines_after(undisturbed.output, "weights ");
+  ASSERT_EQ(weights.size(), 3u);
+  EXPECT_EQ(lines_after(run.output, "weights "), weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Under, RestartedLoop,
+    testing::Values(
+        Launcher{"TandemLaunch", {program(), "launch"}},
+        Launcher{"Torchrun", {torchrun()}}),
+    [](const auto& test) { return test.param.name; });
+
+// --- MPI ---
 
 class MpiLoop : public testing::Test {
  protected:

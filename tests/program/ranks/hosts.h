@@ -74,21 +74,22 @@ class Hosts {
   CommandResult run(
       int host, const std::vector<std::string>& arguments,
       const Variables& variables = {}, const std::string& own = "tandem") const {
-    std::vector<std::string> command = {"ip", "netns", "exec", name(host)};
+    return run_any(host, with({program(own)}, arguments), variables);
+  }
+  /// Runs any command on a host.
+  CommandResult run_any(
+      int host, const std::vector<std::string>& command,
+      const Variables& variables = {}) const {
+    std::vector<std::string> words = {"ip", "netns", "exec", name(host)};
     if (!kept_.empty() && host > 0) {
       // `ip netns exec` has made a mount namespace for the command.
-      for (const auto& word :
-           {std::string("sh"), std::string("-c"),
-            std::string("mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\""),
-            std::string("sh"), storage_of(host), kept_}) {
-        command.push_back(word);
-      }
+      const std::string mount =
+          "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+      words = with(words, {"sh", "-c", mount, "sh", storage_of(host), kept_});
     }
-    command.push_back(program(own));
-    command.insert(command.end(), arguments.begin(), arguments.end());
     Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};
     all.insert(all.end(), variables.begin(), variables.end());
-    return run_command(command, all, 600);
+    return run_command(with(words, command), all, 600);
   }
   /// Disconnects a host from the switch. All later packets from and to the host are
   /// lost without an error.

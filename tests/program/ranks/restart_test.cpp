@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <future>
 
 #include "counted_samples.h"
 #include "hosts.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/data/write_digits.h"
 #include "tests/base/test_tools.h"
 #include "workers.h"
 
@@ -401,24 +404,80 @@ TEST_F(Restart, RejectsARangeOfHostsThatDoesNotFit) {
 
 // --- stalls ---
 
-class Stall : public RestartOnHosts {};
+// Runs whose errors are written to files, which the tests read during the run.
+class Stall : public RestartOnHosts {
+ protected:
+  Stall() {
+    std::filesystem::create_symlink(program("libsuspend_reader.so"), library_);
+  }
+  static Arguments logged(const std::string& errors, const Arguments& arguments) {
+    return with(
+        {"/bin/sh", "-c", "exec \"$@\" 2> " + errors, "sh", program()}, arguments);
+  }
+  static void expect_soon(const std::string& errors, const std::string& text) {
+    EXPECT_TRUE(soon([&] {
+      return file_exists(errors) && read_file(errors).find(text) != std::string::npos;
+    })) << read_file(errors);
+  }
+  // Settings of a run that reads a mapped file.
+  Arguments mapped_data() const {
+    const auto data = scratch_ / "digits";
+    write_digits(data, 2000, 60, DigitsFormat::npy);
+    return {"--data", data, "--mean", "0.1307", "--std", "0.3081"};
+  }
+  // Variables with which a rank suspends itself while it loads data.
+  Variables suspended_reader(int rank) const {
+    return {{"LD_PRELOAD", library_}, {"SUSPENDED_READER", std::to_string(rank)}};
+  }
+  static std::string while_loading_data(pid_t rank) {
+    return "(pid " + std::to_string(rank) +
+           ") is suspended while loading data after step ";
+  }
+  // Returns the suspended process among the workers with the mark.
+  static pid_t suspended_worker(const std::string& mark) {
+    pid_t found = 0;
+    EXPECT_TRUE(soon([&] {
+      const auto all = workers_of(mark);
+      const auto stopped = std::find_if(all.begin(), all.end(), &is_stopped);
+      found = stopped == all.end() ? 0 : *stopped;
+      return found != 0;
+    }));
+    return found;
+  }
+
+  const std::string errors_ = scratch_ / "errors";
+  // LD_PRELOAD separates names by spaces, and the path of the build may have one.
+  const std::string library_ = scratch_ / "suspend_reader.so";
+};
 
 TEST_F(Stall, OfASuspendedRankIsNamed) {
-  auto run = begin(
+  const auto command = logged(
+      errors_,
       training({"--nproc", "3", "--out", out(), "--stall-warning", "1"}, kManyEpochs));
+  auto run = std::async(std::launch::async, [&] { return run_command(command); });
   newer_checkpoint();
   const auto ranks = workers(out(), 3);
   send(ranks[1], SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::seconds(4));
+  expect_soon(
+      errors_, "rank 1 (pid " + std::to_string(ranks[1]) + ") is suspended while ");
   send(ranks[1], SIGCONT);
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  expect_soon(errors_, "[launch] the ranks continue");
   send(parent_of_process(ranks[0]), SIGTERM);
-  const auto errors = run.get().errors;
-  EXPECT_THAT(
-      errors, AllOf(
-                  HasSubstr("[launch] no progress for "),
-                  HasSubstr("(pid " + std::to_string(ranks[1]) + ") is suspended"),
-                  HasSubstr("[launch] the ranks continue")));
+  EXPECT_EQ(run.get().status.code, 75);
+}
+
+TEST_F(Stall, OfARankThatLoadsDataIsNamed) {
+  const Arguments flags = {"--nproc", "3", "--out", out(), "--stall-warning", "1"};
+  const auto command =
+      logged(errors_, training(with(mapped_data(), flags), kManyEpochs));
+  auto run = std::async(
+      std::launch::async, [&] { return run_command(command, suspended_reader(1)); });
+  const pid_t rank = suspended_worker(out());
+  expect_soon(errors_, "wait for rank 1; rank 1 " + while_loading_data(rank));
+  send(rank, SIGCONT);
+  expect_soon(errors_, "[launch] the ranks continue");
+  send(parent_of_process(rank), SIGTERM);
+  EXPECT_EQ(run.get().status.code, 75);
 }
 
 TEST_F(Stall, IsNamedOnEveryHost) {
@@ -426,21 +485,25 @@ TEST_F(Stall, IsNamedOnEveryHost) {
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
-  const auto args = [&](int host) {
-    return training_on(hosts, host, "run", {"--stall-warning", "1"}, kManyEpochs);
+  const auto flags = with(mapped_data(), {"--stall-warning", "1"});
+  const auto begin_host = [&](int host) {
+    const auto command = logged(
+        errors_ + std::to_string(host),
+        training_on(hosts, host, "run", flags, kManyEpochs));
+    return std::async(std::launch::async, [this, &hosts, host, command] {
+      return hosts.run_any(host, command, suspended_reader(2));
+    });
   };
-  auto first = begin_on(hosts, 0, args(0));
-  auto second = begin_on(hosts, 1, args(1));
-  newer_checkpoint();
-  const auto ranks = workers(out("other-run"), 2);
-  send(ranks[0], SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::seconds(5));
-  send(ranks[0], SIGCONT);
-  send(parent_of_process(ranks[1]), SIGTERM);
+  auto first = begin_host(0);
+  auto second = begin_host(1);
+  const pid_t rank = suspended_worker(out("other-run"));
+  for (const char* host : {"0", "1"}) {
+    expect_soon(errors_ + host, while_loading_data(rank));
+  }
+  send(rank, SIGCONT);
+  send(parent_of_process(rank), SIGTERM);
   for (auto* run : {&first, &second}) {
-    EXPECT_THAT(
-        run->get().errors,
-        HasSubstr("(pid " + std::to_string(ranks[0]) + ") is suspended"));
+    EXPECT_EQ(run->get().status.code, 75);
   }
 }
 
