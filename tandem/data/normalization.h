@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tandem/config/options/data_options.h"
@@ -14,12 +15,18 @@ struct Normalization {
   std::vector<double> std;
 };
 
+/// Number of bytes of inputs that are measured.
+constexpr int64_t kMeasuredBytes = 1 << 30;
+
 /// Measures the samples of a data set: each channel of images of channels x height x
 /// width, each column of samples with one size, otherwise all numbers together. A
-/// standard deviation of 0 becomes 1. Reads at most 10,000 samples of a mapped file, at
-/// equal distances. Indices have the mean 0 and the standard deviation 1. Throws
-/// DataError if a number is not finite.
-[[nodiscard]] Normalization measure_normalization(const Dataset& data);
+/// standard deviation of 0 becomes 1. If the inputs have more than `most_bytes`,
+/// measures about 1,024 blocks of samples at equal distances, which have this size. The
+/// result does not depend on whether the inputs are in memory or in a mapped file.
+/// Indices have the mean 0 and the standard deviation 1. Throws DataError if a number
+/// is not finite.
+[[nodiscard]] Normalization measure_normalization(
+    const Dataset& data, int64_t most_bytes = kMeasuredBytes);
 
 /// Replaces the words of DataOptions::mean and std by numbers: by those of
 /// Dataset::mean and std if load_dataset() measured them, by those of MNIST if the
