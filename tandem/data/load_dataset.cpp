@@ -19,6 +19,7 @@
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/normalization.h"
 #include "tandem/data/sources.h"
+#include "tandem/data/subset.h"
 #include "tandem/data/table_dataset.h"
 
 namespace tandem {
@@ -176,8 +177,9 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   if (source != nullptr) {
     warn_of_gaps(splits.train);
   }
-  splits.train = first_samples(std::move(splits.train), options.limit);
-  splits.test = first_samples(std::move(splits.test), options.limit);
+  splits.train =
+      limit_samples(std::move(splits.train), options.source, options.limit);
+  splits.test = limit_samples(std::move(splits.test), options.source, options.limit);
   if (options.validation > 0) {
     splits.validation =
         hold_out(splits.train, options.validation, request.seed, "validation");
@@ -191,6 +193,13 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
 DatasetSplits load_dataset(
     const std::string& source, int64_t limit, const Deadline& deadline) {
   return load_dataset(DataRequest(source, limit), deadline);
+}
+
+Dataset limit_samples(Dataset part, const std::string& source, int64_t limit) {
+  const bool is_shuffled =
+      find_entry(source) != nullptr || find_source(source).takes_first;
+  return is_shuffled ? first_samples(std::move(part), limit)
+                     : evenly_spaced_samples(std::move(part), limit);
 }
 
 bool has_inputs(const std::string& path) {

@@ -51,7 +51,7 @@ void check_settings_of_format(const RunConfig& config);
 /// If the files have no test part, holds out DataOptions::test_fraction of the samples:
 /// always the same ones, or the end of a text. With DataOptions::validation, holds out
 /// a part of the training samples, which depends on the seed. If DataOptions::limit is
-/// greater than 0, keeps only the first samples of each part. Measures the
+/// greater than 0, keeps the samples of limit_samples() of each part. Measures the
 /// normalization if the options require it.
 ///
 /// Throws ConfigError for an unknown name and for options that do not fit the data.
@@ -65,6 +65,13 @@ void check_settings_of_format(const RunConfig& config);
 [[nodiscard]] DatasetSplits load_dataset(
     const std::string& source, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
+
+/// Returns `limit` samples of a part of the data set `source`; all samples if limit is
+/// 0. Files of most formats can be in order of their classes, so the samples are at
+/// equal distances. From named data sets, IDX and CIFAR-10 files, whose samples are
+/// shuffled, and from texts, returns the first samples.
+[[nodiscard]] Dataset limit_samples(
+    Dataset part, const std::string& source, int64_t limit);
 
 /// Returns whether a path has inputs that load_inputs() reads, and not a data set with
 /// parts. Looks only at names.

@@ -78,16 +78,26 @@ int64_t largest_class(const Dataset& data, int64_t ignored) {
 
 const std::vector<DataSource>& data_sources() {
   static const std::vector<DataSource> sources = {
-      {"the six files of CIFAR-10", &is_cifar_folder, &load_cifar, {}, false},
-      {"four IDX files such as MNIST's", &is_idx_folder, &load_idx, {}, false},
+      {"the six files of CIFAR-10", &is_cifar_folder, &load_cifar, {}, false, true},
+      {"four IDX files such as MNIST's", &is_idx_folder, &load_idx, {}, false, true},
       {"NumPy arrays (x.npy and y.npy, train_x.npy and so on, or one .npz)",
-       &has_arrays, &load_arrays, {"shape"}},
-      {"a table (.csv, or a folder of train.csv and test.csv)", &has_table,
-       &load_table, {"target", "shape"}},
-      {"a text (.txt, or a folder of train.txt and test.txt)", &has_text, &load_text,
-       {"block_size"}},
+       &has_arrays,
+       &load_arrays,
+       {"shape"}},
+      {"a table (.csv, or a folder of train.csv and test.csv)",
+       &has_table,
+       &load_table,
+       {"target", "shape"}},
+      {"a text (.txt, or a folder of train.txt and test.txt)",
+       &has_text,
+       &load_text,
+       {"block_size"},
+       true,
+       true},
       {"a folder of images (a folder per class, or train/ and test/ with them)",
-       &has_image_folders, &load_image_folders, {"image_size"}}};
+       &has_image_folders,
+       &load_image_folders,
+       {"image_size"}}};
   return sources;
 }
 

@@ -21,6 +21,9 @@ struct DataSource {
   std::vector<std::string> settings;
   // True: the normalization "default" is measured.
   bool is_measured = true;
+  // True: a limit selects the first samples, because samples are shuffled or a
+  // sequence. False: it selects samples at equal distances.
+  bool takes_first = false;
 };
 
 /// Returns all formats. The first that matches a path is used.

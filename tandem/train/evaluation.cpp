@@ -182,7 +182,10 @@ Dataset load_part(
   Dataset part = options.part == DataPart::validation           ? splits.validation
                  : options.part == DataPart::train || takes_all ? splits.train
                                                                 : splits.test;
-  return first_samples(std::move(part), options.limit);
+  // Rows of predictions have the order of the files.
+  return options.needs_targets
+             ? limit_samples(std::move(part), request.options.source, options.limit)
+             : first_samples(std::move(part), options.limit);
 }
 
 // Gives samples without targets targets of 0, because an evaluation computes a loss.

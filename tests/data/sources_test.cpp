@@ -533,6 +533,39 @@ TEST_F(Sources, TheTestPartOfImagesMayLackClassesButHasNoOthers) {
       HasSubstr("has the class 'dog', expected a class of the training part"));
 }
 
+TEST_F(Sources, ALimitKeepsTheClassesOfSortedFiles) {
+  write_images(folder_ + "/train/ant", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  write_images(folder_ + "/train/bee", {0, 1, 2, 3, 4});
+  write_images(folder_ + "/train/cat", {0, 1, 2, 3, 4});
+  write_images(folder_ + "/test/cat", {5});
+  EXPECT_THAT(
+      labels_of(load_dataset(folder_, 10).train),
+      ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 2, 2));
+
+  const std::string tables = scratch_ / "tables";
+  make_directories(tables);
+  for (const char* name : {"/train.csv", "/test.csv"}) {
+    replace_file(
+        tables + name,
+        std::string("x,y\n1,0\n2,0\n3,0\n4,1\n5,1\n6,1\n7,2\n8,2\n9,2\n"));
+  }
+  DataRequest table(tables);
+  table.options.target = "y";
+  table.options.limit = 3;
+  EXPECT_THAT(labels_of(load_dataset(table).train), ElementsAre(0, 1, 2));
+}
+
+// Existing runs with a limit keep their samples.
+TEST_F(Sources, ALimitOfIdxFilesKeepsTheFirstSamples) {
+  write_digits(scratch_ / "digits", 30, 20);
+  const auto all = load_dataset(scratch_ / "digits");
+  const auto limited = load_dataset(scratch_ / "digits", 7);
+  auto first = labels_of(all.train);
+  first.resize(7);
+  EXPECT_EQ(labels_of(limited.train), first);
+  EXPECT_EQ(limited.train.inputs.bytes.data()[0], all.train.inputs.bytes.data()[0]);
+}
+
 TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
   write_images(folder_ + "/train/a", {0, 1});
   make_directories(folder_ + "/test/a");
