@@ -11,8 +11,10 @@ namespace tandem {
 [[nodiscard]] bool has_arrays(const std::string& path);
 
 /// Loads the NumPy arrays (npy.h) of a folder or a .npz file: inputs and targets of the
-/// training part, train_x and train_y (x_train and y_train, or x and y), and of the
-/// test part, test_x and test_y (x_test and y_test), which may be missing.
+/// training part, train_x and train_y (x_train and y_train, or x and y), of the
+/// validation part, val_x and val_y (also valid or validation), and of the test part,
+/// test_x and test_y. Both other parts may be missing. Without a test part, the
+/// validation part is the test part.
 ///
 /// The first size of an array is the number of samples. DataOptions::shape replaces the
 /// other sizes of inputs. Inputs of uint8 with two sizes are gray images, and get a

@@ -19,10 +19,11 @@ struct DataRequest {
   // Class that is not less than the number of classes but is valid
   // (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
-  // True: if the files have no test part, samples are held out. False: the training
-  // part then has all samples, and the test part has none.
-  bool holds_out_test = true;
-  // False: another process has already logged which samples are the test part.
+  // True: if the files have no test part, samples are held out. Also reports files on
+  // which a training is useless, such as images of a single class. False: if the files
+  // have no test part, the training part has all samples.
+  bool for_training = true;
+  // False: another process has already logged the parts and warnings about them.
   bool logs_parts = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
@@ -54,7 +55,8 @@ void check_settings_of_format(const RunConfig& config);
 /// greater than 0, keeps the samples of limit_samples() of each part. Measures the
 /// normalization if the options require it.
 ///
-/// Throws ConfigError for an unknown name and for options that do not fit the data.
+/// Throws ConfigError for an unknown name, for options that do not fit the data, and if
+/// DataOptions::validation is set but the files have a validation part.
 /// Throws DataError if files are missing or damaged, or if another process still locks
 /// them at `deadline`.
 [[nodiscard]] DatasetSplits load_dataset(

@@ -29,18 +29,20 @@ struct DataSource {
 /// Returns all formats. The first that matches a path is used.
 [[nodiscard]] const std::vector<DataSource>& data_sources();
 
-/// Returns the format of a path. Throws ConfigError if the path does not exist, and
-/// DataError if no format matches.
+/// Returns the format of a path, or null if no format matches.
+[[nodiscard]] const DataSource* match_source(const std::string& path);
+
+/// Returns the format of an existing path. Throws DataError if no format matches.
 [[nodiscard]] const DataSource& find_source(const std::string& path);
 
 /// Converts targets of whole numbers to values (float32), of the shape {1} if a target
 /// is a single number. Throws ConfigError if the targets are classes with names.
 void convert_to_values(Dataset& data);
 
-/// Sets Dataset::num_classes of both parts: to the largest class of the training part
+/// Sets Dataset::num_classes of all parts: to the largest class of the training part
 /// plus 1, or to the number of class names if there are more, or to the number of
 /// values of a target. Keeps the classes of a text. Classes that are `ignored` do not
-/// count. Throws DataError if a class of the test part is greater than all of the
+/// count. Throws DataError if a class of another part is greater than all of the
 /// training part, or if a class is negative.
 void count_classes(DatasetSplits& splits, int64_t ignored);
 

@@ -215,10 +215,14 @@ DatasetSplits load_table(const DataRequest& request, const Deadline&) {
   DatasetSplits splits;
   const CsvTable train = read_training_part(files.train, request);
   splits.train = dataset_of(train, request);
-  if (!files.test.empty()) {
-    splits.test = dataset_of(
-        read_csv(files.test, train.columns), request, splits.train.has_classes());
-  }
+  const auto load_other = [&](const std::string& path) {
+    return path.empty() ? Dataset()
+                        : dataset_of(
+                              read_csv(path, train.columns), request,
+                              splits.train.has_classes());
+  };
+  splits.validation = load_other(files.validation);
+  splits.test = load_other(files.test);
   return splits;
 }
 

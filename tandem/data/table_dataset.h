@@ -16,8 +16,8 @@ namespace tandem {
 /// the inputs of a sample another shape.
 ///
 /// A single target column of categories, or of whole numbers from 0 on, has classes
-/// unless DataRequest::wants_values. Other targets are values. A folder has train.csv
-/// and, as test part, test.csv, which may be missing. Sets Dataset::columns.
+/// unless DataRequest::wants_values. Other targets are values. A folder has the files
+/// of part_files.h. Sets Dataset::columns.
 ///
 /// Throws ConfigError if a target column is not set or is not in the table, or if
 /// targets that must be values are categories. Throws the errors of read_csv().

@@ -173,7 +173,7 @@ Dataset load_part(
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
   }
-  request.holds_out_test = !is_other || options.part != DataPart::test;
+  request.for_training = !is_other || options.part != DataPart::test;
   auto splits = load_dataset(request);
   if (options.part == DataPart::validation && splits.validation.size == 0) {
     throw ConfigError("[data] the run has no validation part; choose another --split");

@@ -229,7 +229,7 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
   others[5].options.mean = ChannelValues::parse("auto").value();
   others[6].options.shape = "15";
   others[7].options.target = "y";
-  others[8].holds_out_test = false;
+  others[8].for_training = false;
   for (const auto& other : others) {
     load_prepared(other, request);
     EXPECT_FALSE(maps_prepared_memory());
