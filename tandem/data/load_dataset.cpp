@@ -98,7 +98,7 @@ void warn_of_classes(const Dataset& train) {
   if (2 * num_found < train.num_classes) {
     log_warning(fmt::format(
         "[data] training labels of '{}' go up to {}, but only {} of them occur; check "
-        "the labels",
+        "the labels, or set --loss mse if they are values",
         train.name, train.num_classes - 1, num_found));
   }
 }
@@ -118,6 +118,12 @@ void measure(DatasetSplits& splits) {
     (splits.*part).mean = found.mean;
     (splits.*part).std = found.std;
   }
+}
+
+WholeTargets meaning_for(LossKind loss) {
+  return loss == LossKind::automatic ? WholeTargets::automatic
+         : row_of(loss).of_numbers   ? WholeTargets::values
+                                     : WholeTargets::classes;
 }
 
 void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
@@ -141,7 +147,7 @@ DataRequest::DataRequest(const std::string& source, int64_t limit) {
 DataRequest::DataRequest(const RunConfig& config)
     : options(config.data),
       seed(static_cast<uint64_t>(config.training.seed)),
-      wants_values(row_of(config.model.loss).of_numbers),
+      whole_targets(meaning_for(config.model.loss)),
       ignore_index(config.model.ignore_index) {}
 
 void check_settings_of_format(const RunConfig& config) {
@@ -179,7 +185,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   DatasetSplits splits =
       entry != nullptr ? entry->load(deadline) : source->load(request, deadline);
-  if (request.wants_values) {
+  if (request.whole_targets == WholeTargets::values) {
     for (const auto part : kAllParts) {
       convert_to_values(splits.*part);
     }

@@ -9,13 +9,22 @@
 
 namespace tandem {
 
+/// Meaning of targets that are whole numbers in the files.
+enum class WholeTargets {
+  // Values in a table if they do not look like classes (table_dataset.h), otherwise
+  // classes.
+  automatic,
+  classes,
+  // Values (float32).
+  values,
+};
+
 /// Data that load_dataset() reads.
 struct DataRequest {
   DataOptions options;
   // Seed of the run, which selects the samples of the validation part.
   uint64_t seed = 0;
-  // True: targets are values (float32), even if they are whole numbers in the files.
-  bool wants_values = false;
+  WholeTargets whole_targets = WholeTargets::automatic;
   // Class that is not less than the number of classes but is valid
   // (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
@@ -23,7 +32,8 @@ struct DataRequest {
   // which a training is useless, such as images of a single class. False: if the files
   // have no test part, the training part has all samples.
   bool for_training = true;
-  // False: another process has already logged the parts and warnings about them.
+  // False: another process has already logged the parts, the meaning of targets, and
+  // warnings about both.
   bool logs_parts = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.

@@ -15,9 +15,11 @@ namespace tandem {
 /// are categories, 1 for the category and 0 for the others. DataOptions::shape gives
 /// the inputs of a sample another shape.
 ///
-/// A single target column of categories, or of whole numbers from 0 on, has classes
-/// unless DataRequest::wants_values. Other targets are values. A folder has the files
-/// of part_files.h. Sets Dataset::columns.
+/// A single target column of categories, or of whole numbers from 0 on, has classes.
+/// DataRequest::whole_targets can make values of whole numbers. If it is automatic,
+/// more than 20 different numbers, of which at least half of those up to the largest do
+/// not occur, are values. Other targets are values. A folder has the files of
+/// part_files.h. Sets Dataset::columns.
 ///
 /// Throws ConfigError if a target column is not set or is not in the table, or if
 /// targets that must be values are categories. Throws the errors of read_csv().

@@ -153,6 +153,10 @@ Dataset load_part(
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
+  if (!format.columns.empty()) {
+    request.whole_targets =
+        format.has_classes() ? WholeTargets::classes : WholeTargets::values;
+  }
   request.keeps_files = !options.needs_targets;
   const bool is_other =
       !options.data.empty() && !is_same_source(options.data, request.options.source);

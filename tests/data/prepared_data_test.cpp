@@ -222,7 +222,7 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
   const DataRequest request(scratch.path());
   std::vector<DataRequest> others(9, request);
   others[0].seed = 1;
-  others[1].wants_values = true;
+  others[1].whole_targets = WholeTargets::values;
   others[2].ignore_index = 3;
   others[3].options.validation = 0.5;
   others[4].options.test_fraction = 0.5;

@@ -238,7 +238,7 @@ TEST_F(Sources, TargetsOfArraysAreClassesOrValues) {
 TEST_F(Sources, WholeNumbersBecomeValuesForALossOfValues) {
   write("x", numbers(10));
   auto wants_values = request();
-  wants_values.wants_values = true;
+  wants_values.whole_targets = WholeTargets::values;
   write("y", make_samples<int64_t>({}, 10, [](int64_t i) { return i - 4; }));
   const auto single = load_dataset(wants_values).train;
   EXPECT_THAT(single.targets.shape, ElementsAre(1));
