@@ -21,6 +21,7 @@
 #include "tandem/data/sources.h"
 #include "tandem/data/subset.h"
 #include "tandem/data/table_dataset.h"
+#include "tandem/data/text_dataset.h"
 
 namespace tandem {
 
@@ -137,6 +138,34 @@ void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
   splits.validation = hold_out(splits.train, fraction, request.seed, "validation");
 }
 
+bool has_only_images(const std::string& path) {
+  const DataSource* source = match_source(path);
+  return has_loose_images(path) ||
+         (source != nullptr && source->load == &load_image_folders);
+}
+
+// A kind of files whose samples fit only data sets of this kind.
+struct FileKind {
+  const char* verb_and_name;
+  bool (*matches)(const std::string& path);
+  bool (*fits)(const Dataset& trained);
+};
+
+constexpr FileKind kFileKinds[] = {
+    {"is a table", &has_table,
+     [](const Dataset& trained) { return !trained.columns.empty(); }},
+    {"is a text", &has_text, [](const Dataset& trained) { return trained.tokens; }},
+    {"contains images", &has_only_images,
+     [](const Dataset& trained) { return trained.has_images(); }}};
+
+std::string kind_text(const Dataset& data) {
+  const std::string shape = shape_text(data.inputs.shape);
+  return !data.columns.empty() ? "a table"
+         : data.tokens         ? "a text"
+         : data.has_images()   ? "images of " + shape
+                               : name_of(data.inputs.type) + (" samples of " + shape);
+}
+
 }  // namespace
 
 DataRequest::DataRequest(const std::string& source, int64_t limit) {
@@ -224,6 +253,17 @@ Dataset limit_samples(Dataset part, const std::string& source, int64_t limit) {
       find_entry(source) != nullptr || find_source(source).takes_first;
   return is_shuffled ? first_samples(std::move(part), limit)
                      : evenly_spaced_samples(std::move(part), limit);
+}
+
+void check_kind_of_files(const std::string& path, const Dataset& trained) {
+  for (const auto& kind : kFileKinds) {
+    if (find_entry(path) == nullptr && kind.matches(path) && !kind.fits(trained)) {
+      throw ConfigError(fmt::format(
+          "[data] '{}' {}, but the checkpoint was trained on {}, expected data of the "
+          "same kind; change --data",
+          path, kind.verb_and_name, kind_text(trained)));
+    }
+  }
 }
 
 bool has_inputs(const std::string& path) {

@@ -85,6 +85,11 @@ void check_settings_of_format(const RunConfig& config);
 [[nodiscard]] Dataset limit_samples(
     Dataset part, const std::string& source, int64_t limit);
 
+/// Throws ConfigError if the files at a path have another kind of samples than the data
+/// set `trained`, such as a table instead of images. Looks only at names of files. Does
+/// nothing for other paths.
+void check_kind_of_files(const std::string& path, const Dataset& trained);
+
 /// Returns whether a path has inputs that load_inputs() reads, and not a data set with
 /// parts. Looks only at names.
 [[nodiscard]] bool has_inputs(const std::string& path);

@@ -55,6 +55,24 @@ std::string all_files() {
   return join(files);
 }
 
+// Describes a path without a known format. Throws DataError if it cannot be read.
+std::string content_text(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return "has no known format";
+  }
+  auto names = list_directory(path);
+  if (names.empty()) {
+    return "is an empty folder";
+  }
+  constexpr size_t kMostNames = 3;
+  const size_t num_more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - num_more);
+  return "contains only " + join(names) +
+         (num_more == 0 ? "" : fmt::format(" and {} more", num_more)) +
+         ", which have no known format";
+}
+
 int64_t largest_class(const Dataset& data, int64_t ignored) {
   const int64_t numel = data.targets.numel();
   int64_t largest = 0;
@@ -133,7 +151,7 @@ const DataSource& find_source(const std::string& path) {
         "of each class into a folder, and set --data to the folder above");
   }
   throw DataError(
-      "[data] '" + path + "' has no known format, expected " + all_files() +
+      "[data] '" + path + "' " + content_text(path) + ", expected " + all_files() +
       "; set --data to such files");
 }
 

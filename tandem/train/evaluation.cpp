@@ -160,6 +160,9 @@ Dataset load_part(
   request.keeps_files = !options.needs_targets;
   const bool is_other =
       !options.data.empty() && !is_same_source(options.data, request.options.source);
+  if (is_other) {
+    check_kind_of_files(options.data, format);
+  }
   if (is_other && format.has_images()) {
     request.channels = format.inputs.shape[0];
   }

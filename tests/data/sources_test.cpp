@@ -158,11 +158,21 @@ TEST_F(DigitFormats, AsPngFilesHaveTheImagesInTheOrderOfClasses) {
 
 TEST_F(Sources, AFileWithoutAFormatIsReportedWithAllFormats) {
   replace_file(scratch_ / "file.bin", std::string("x"));
-  for (const std::string& path : {scratch_ / "file.bin", folder_}) {
+  const std::string other = scratch_ / "other";
+  make_directories(other);
+  for (const char* name : {"/a.tsv", "/b.tsv", "/c.tsv", "/d.tsv", "/e.tsv"}) {
+    replace_file(other + name, std::string("x"));
+  }
+  for (const auto& [path, found] : std::vector<std::pair<std::string, std::string>>{
+           {scratch_ / "file.bin", "has no known format"},
+           {folder_, "is an empty folder"},
+           {other,
+            "contains only a.tsv, b.tsv, c.tsv and 2 more, which have no known "
+            "format"}}) {
     EXPECT_THAT(
-        error_of<DataError>([&] { return load_dataset(path); }),
+        error_of<DataError>([&, &path = path] { return load_dataset(path); }),
         AllOf(
-            HasSubstr("[data] '" + path + "' has no known format, expected"),
+            HasSubstr("[data] '" + path + "' " + found + ", expected"),
             HasSubstr("CIFAR-10"), HasSubstr("IDX"), HasSubstr("x.npy"),
             HasSubstr(".csv"), HasSubstr(".txt"), HasSubstr("a folder per class")));
   }

@@ -336,6 +336,16 @@ INSTANTIATE_TEST_SUITE_P(
             },
             kOnlyErrors},
         BadInputCase{
+            "TableForANetworkOfImages",
+            {"predict", "--checkpoint", "@/checkpoint", "--data", "@/table.csv",
+             "--out", "@/predictions.csv"},
+            2,
+            {"'@/table.csv' is a table", "trained on images of 1x28x28",
+             "change --data"},
+            checkpoint_and([](const Stage& stage) {
+              stage.write("table.csv", rows());
+            })},
+        BadInputCase{
             "TextShorterThanASample",
             train({"--data", "@/short.txt", "--out", "@/out"}),
             1,
