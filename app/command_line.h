@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -50,10 +52,28 @@ inline CLI::Validator number(double least, double most) {
   return within(least, most, fmt::format("a number from {:g} to {:g}", least, most));
 }
 
-/// Returns the message of a CLI11 error; a clearer message if a flag has no value or is
-/// given more than once.
-inline std::string explain(const CLI::ParseError& error) {
+/// Returns a message about a required argument that is missing: a flag such as --out,
+/// or a word such as RUN.
+inline std::string explain_missing(const CLI::App& app, const std::string& name) {
+  const auto* option = app.get_option_no_throw(name);
+  if (option == nullptr) {
+    return name + " is missing; see " + app.get_name() + " --help";
+  }
+  std::string label = name;
+  if (option->get_positional()) {
+    std::transform(label.begin(), label.end(), label.begin(), ::toupper);
+  }
+  return label + " is missing, expected " + option->get_description() + "; write " +
+         app.get_name() + " " + label + (label == name ? " VALUE" : "");
+}
+
+/// Returns the message of a CLI11 error; a clearer message if an argument is missing,
+/// or if a flag has no value or is given more than once.
+inline std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = first_line(error);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return explain_missing(app, text.substr(0, text.find(" is required")));
+  }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
     return text;
   }
@@ -80,7 +100,7 @@ inline void parse(CLI::App& app, const Arguments& arguments) {
     std::cout << app.help();
     throw HelpShown{};
   } catch (const CLI::ParseError& error) {
-    throw ConfigError("[command line] " + explain(error));
+    throw ConfigError("[command line] " + explain(app, error));
   }
   std::vector<std::string> flags;
   for (const auto* option : app.get_options()) {

@@ -8,7 +8,8 @@ namespace tandem::app {
 namespace {
 
 // Adds the options that select the checkpoint, the samples and the device.
-void add_options(CLI::App& app, EvalOptions& options, const char* data) {
+void add_options(
+    CLI::App& app, EvalOptions& options, const char* data, const char* limit) {
   app.add_option(
          "--checkpoint", options.checkpoint,
          "directory of a checkpoint, its model.safetensors, or directory of a run (its "
@@ -22,10 +23,7 @@ void add_options(CLI::App& app, EvalOptions& options, const char* data) {
         options.part = parse_choice<DataPart>("--split", name);
       },
       "part of the data set: " + join(choice_names<DataPart>()) + " (default: test)");
-  app.add_option(
-         "--limit", options.limit,
-         "number of samples to use, from the first on; 0: all")
-      ->check(whole_number(0));
+  app.add_option("--limit", options.limit, limit)->check(whole_number(0));
   app.add_option("--batch-size", options.batch_size, "samples per batch")
       ->check(whole_number(1, 1 << 24));
   app.add_flag(
@@ -40,7 +38,8 @@ EvalOptions parse_eval(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint on samples of a data set.", "tandem eval");
   EvalOptions options;
   add_options(
-      app, options, "name or path of a data set (default: that of the training)");
+      app, options, "name or path of a data set (default: that of the training)",
+      "number of samples to use, chosen as by tandem train; 0: all");
   parse(app, arguments);
   return options;
 }
@@ -56,7 +55,8 @@ PredictOptions parse_predict(const Arguments& arguments) {
       app, options,
       "name or path of a data set, or inputs without targets: an image or a folder of "
       "images, a .npy or .csv file, or an IDX file (default: the data set of the "
-      "training)");
+      "training)",
+      "number of samples to use, from the first on; 0: all");
   app.add_option("--out", options.out, "CSV file to write")->required();
   parse(app, arguments);
   return options;

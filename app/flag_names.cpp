@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem::app {
 
@@ -48,7 +49,7 @@ const Field* find_renamed(const std::string& flag) {
 }
 
 // Replaces --nnodes MIN:MAX, which torchrun also accepts, by --nnodes MAX --min-nnodes
-// MIN.
+// MIN. Throws ConfigError if MIN or MAX is not a whole number.
 void split_host_range(Arguments& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool attached = arguments[i].rfind("--nnodes=", 0) == 0;
@@ -60,6 +61,11 @@ void split_host_range(Arguments& arguments) {
     const size_t colon = value.find(':', first);
     if (colon != std::string::npos) {
       const std::string least = value.substr(first, colon - first);
+      if (!parse_number<int>(least) || !parse_number<int>(value.substr(colon + 1))) {
+        throw ConfigError(
+            "[command line] --nnodes is '" + value.substr(first) +
+            "', expected a number of hosts, or MIN:MAX; change it");
+      }
       value.erase(first, colon + 1 - first);
       arguments.push_back("--min-nnodes=" + least);
       return;

@@ -14,21 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kInCheckout = "recipes";
-
-// Returns the folder of installed recipes; "" if this program is not installed.
-// `tandem` is installed in bin, and the worker in libexec/tandem, one folder deeper.
-std::string installed_folder() {
-  const fs::path own = fs::path(executable_path()).parent_path();
-  for (const auto& prefix : {own.parent_path(), own.parent_path().parent_path()}) {
-    const fs::path folder = prefix / "share/tandem/recipes";
-    if (fs::is_directory(folder)) {
-      return folder.string();
-    }
-  }
-  return "";
-}
-
 // A network file is not a recipe.
 void check_is_no_network(const std::string& text) {
   if (find_field("model", "recipe").is_path(text)) {
@@ -45,21 +30,24 @@ void check_is_no_network(const std::string& text) {
   if (folder.empty()) {
     throw ConfigError(message + "; write the path of a recipe");
   }
-  const bool in_checkout = folder == kInCheckout;
   const auto names = recipes_in(folder);
   throw ConfigError(
-      message + did_you_mean(fs::path(text).stem().string(), names) + "; choose " +
-      (in_checkout ? "recipes/NAME.toml with NAME " : "") + "one of " + join(names) +
-      (in_checkout ? "" : " (in " + folder + ")"));
+      message + did_you_mean(fs::path(text).stem().string(), names) +
+      "; choose one of " + join(names) + " (in " + folder + ")");
 }
 
 }  // namespace
 
 std::string recipes_folder() {
-  const std::string installed = installed_folder();
-  std::error_code ignored;
-  return !installed.empty() || !fs::is_directory(kInCheckout, ignored) ? installed
-                                                                       : kInCheckout;
+  const fs::path own = fs::path(executable_path()).parent_path();
+  for (const auto& prefix : {own.parent_path(), own.parent_path().parent_path()}) {
+    const fs::path folder = prefix / "share/tandem/recipes";
+    std::error_code ignored;
+    if (fs::is_directory(folder, ignored)) {
+      return folder.string();
+    }
+  }
+  return "";
 }
 
 std::vector<std::string> recipes_in(const std::string& folder) {
@@ -83,7 +71,7 @@ std::string recipe_path(const std::string& text) {
   if (is_file || text.empty() || text.find('/') != std::string::npos) {
     return named;
   }
-  const std::string folder = installed_folder();
+  const std::string folder = recipes_folder();
   for (const char* ending : {"", ".toml"}) {
     const auto path = current_recipe(folder + "/" + text + ending);
     if (!folder.empty() && file_exists(path)) {

@@ -22,6 +22,10 @@ if(unused)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
         DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT runtime)
+# So the program in a build tree finds recipes as an installed program does.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/tandem)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/recipes
+     ${CMAKE_BINARY_DIR}/share/tandem/recipes SYMBOLIC)
 
 install(TARGETS tandem_base tandem_lib tandem_torch tandem_warnings
         EXPORT tandemTargets

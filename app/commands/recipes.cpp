@@ -9,20 +9,21 @@ namespace tandem::app {
 int run_recipes(const Arguments& arguments) {
   CLI::App app(
       "Lists recipes: the name, the number of the tutorial that the recipe repeats, "
-      "and its purpose. tandem train NAME runs an installed recipe, tandem train "
+      "and its purpose. tandem train NAME runs a recipe of this program, tandem train "
       "FOLDER/NAME.toml any other.",
       "tandem recipes");
   std::string folder;
   app.add_option(
-      "folder", folder,
-      "folder of recipes (default: the installed recipes, or recipes/ of a checkout)");
+      "folder", folder, "folder of recipes (default: the recipes of this program)");
   parse(app, arguments);
   if (folder.empty()) {
     folder = recipes_folder();
   }
   if (folder.empty()) {
     throw ConfigError(
-        "[recipes] this program has no installed recipes; name a folder of recipes");
+        "[recipes] this program has no recipes, expected them in "
+        "../share/tandem/recipes; "
+        "name a folder of recipes, or install tandem again");
   }
   for (const auto& name : recipes_in(folder)) {
     const RecipeSummary recipe = read_recipe_summary(folder + "/" + name + ".toml");

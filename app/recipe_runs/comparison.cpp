@@ -130,7 +130,7 @@ void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
       "--data", flags.overrides.data, "data set of every run: a name or a folder");
   app.add_option(
          "--limit", flags.overrides.limit,
-         "number of samples of every run, from the first on")
+         "number of samples of every run, chosen as by tandem train")
       ->check(whole_number(0));
   app.add_option("--epochs", flags.overrides.epochs, "number of epochs of every run")
       ->check(whole_number(0));

@@ -39,6 +39,15 @@ inline bool ends_with(const std::string& text, const std::string& end) {
          text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+/// Returns a text with lower-case letters instead of A to Z.
+inline std::string lower_case(std::string text) {
+  for (char& letter : text) {
+    letter =
+        letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  return text;
+}
+
 /// Splits a text such as "a,b,c" at a separator. Returns an empty list for "".
 inline std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;

@@ -206,8 +206,8 @@ void check_changing_hosts(const RunConfig& config) {
   }
   if (ranks.min_nnodes > ranks.nnodes) {
     throw ConfigError(fmt::format(
-        "[config] min_nnodes is {}, expected at most {}, the value of nnodes; change "
-        "--nnodes MIN:MAX or --min-nnodes",
+        "[config] nnodes is {}:{}, expected MIN:MAX with MIN at most MAX; change "
+        "--nnodes, or --min-nnodes",
         ranks.min_nnodes, ranks.nnodes));
   }
   if (config.output.out.empty()) {
@@ -265,6 +265,23 @@ void check_ranks(const RunConfig& config) {
   }
 }
 
+// Throws ConfigError if only one of mean and std has numbers. The default of the other
+// would rarely fit these numbers.
+void check_normalization(const DataOptions& data) {
+  using Kind = ChannelValues::Kind;
+  const auto check_pair = [](const char* name, const ChannelValues& given,
+                             const char* other_name, const ChannelValues& other) {
+    if (given.kind() == Kind::given && other.kind() == Kind::standard) {
+      throw ConfigError(fmt::format(
+          "[config] {} is {}, but {} is {}, expected numbers for both; add --{} with "
+          "numbers, or --{} auto",
+          name, given.text(), other_name, other.text(), other_name, other_name));
+    }
+  };
+  check_pair("mean", data.mean, "std", data.std);
+  check_pair("std", data.std, "mean", data.mean);
+}
+
 }  // namespace
 
 int RunConfig::num_ranks_here() const {
@@ -292,6 +309,7 @@ void check(const RunConfig& config) {
   check_loss(config.model);
   check_patterns(config);
   check_ignore_index(config);
+  check_normalization(config.data);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(
         "[config] resume is auto, but out is empty; name the run directory with --out");

@@ -20,6 +20,10 @@ using Names = std::vector<std::string>;
 
 const Names kTrainInputs = {"train_x", "x_train", "x"};
 const Names kTrainTargets = {"train_y", "y_train", "y"};
+const Names kValidationInputs = {"val_x",   "x_val",        "valid_x",
+                                 "x_valid", "validation_x", "x_validation"};
+const Names kValidationTargets = {"val_y",   "y_val",        "valid_y",
+                                  "y_valid", "validation_y", "y_validation"};
 const Names kTestInputs = {"test_x", "x_test"};
 const Names kTestTargets = {"test_y", "y_test"};
 
@@ -117,18 +121,19 @@ Dataset dataset_of(NpyArray x, NpyArray y, const DataRequest& request) {
   return data;
 }
 
-void check_same_shapes(const Dataset& train, const Dataset& test) {
+void check_same_shapes(
+    const Dataset& train, const std::string& part, const Dataset& other) {
   const auto check = [&](const char* what, const Samples& a, const Samples& b) {
     if (a.type != b.type || a.shape != b.shape) {
       throw DataError(fmt::format(
-          "[data] '{}': {} of the training part are {} {}, of the test part {} {}, "
+          "[data] '{}': {} of the training part are {} {}, of the {} part {} {}, "
           "expected equal types and shapes; save both again",
-          train.name, what, name_of(a.type), shape_text(a.shape), name_of(b.type),
+          train.name, what, name_of(a.type), shape_text(a.shape), part, name_of(b.type),
           shape_text(b.shape)));
     }
   };
-  check("inputs", train.inputs, test.inputs);
-  check("targets", train.targets, test.targets);
+  check("inputs", train.inputs, other.inputs);
+  check("targets", train.targets, other.targets);
 }
 
 }  // namespace
@@ -142,9 +147,18 @@ DatasetSplits load_arrays(const DataRequest& request, const Deadline&) {
   const ArrayFiles files(request.options.source);
   DatasetSplits splits;
   splits.train = dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
-  if (auto inputs = files.find(kTestInputs)) {
-    splits.test = dataset_of(std::move(*inputs), files.get(kTestTargets), request);
-    check_same_shapes(splits.train, splits.test);
+  const auto load_other = [&](const char* part, const Names& x, const Names& y) {
+    Dataset other;
+    if (auto inputs = files.find(x)) {
+      other = dataset_of(std::move(*inputs), files.get(y), request);
+      check_same_shapes(splits.train, part, other);
+    }
+    return other;
+  };
+  splits.validation = load_other("validation", kValidationInputs, kValidationTargets);
+  splits.test = load_other("test", kTestInputs, kTestTargets);
+  if (splits.test.size == 0) {
+    std::swap(splits.test, splits.validation);
   }
   return splits;
 }

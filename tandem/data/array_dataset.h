@@ -12,8 +12,9 @@ namespace tandem {
 
 /// Loads a data set from the NumPy arrays (npy.h) in a folder or a .npz file. The
 /// training part is in the arrays train_x (inputs) and train_y (targets); the names
-/// x_train and y_train, or x and y, are also accepted. The test part is in test_x and
-/// test_y, or x_test and y_test, and may be missing.
+/// x_train and y_train, or x and y, are also accepted. The validation part is in val_x
+/// and val_y (or valid, validation), and the test part in test_x and test_y. Both may
+/// be missing. Without a test part, the validation part is the test part.
 ///
 /// The first size of an array is the number of samples. DataOptions::shape replaces the
 /// other sizes of inputs. If a sample has two sizes and the type uint8, it is a gray

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/random.h"
+#include "tandem/data/subset.h"
 
 namespace tandem {
 
@@ -45,44 +45,6 @@ std::vector<int64_t> others(int64_t size, const std::vector<int64_t>& chosen) {
   return rest;
 }
 
-std::vector<std::string> files_of(
-    const Dataset& whole, const std::vector<int64_t>& samples) {
-  std::vector<std::string> files;
-  for (const int64_t sample : samples) {
-    files.push_back((*whole.files)[static_cast<size_t>(sample)]);
-  }
-  return files;
-}
-
-Bytes copy_of(const Samples& from, const std::vector<int64_t>& samples) {
-  const auto width = static_cast<size_t>(from.sample_bytes());
-  std::vector<uint8_t> bytes(width * samples.size());
-  for (size_t i = 0; i < samples.size(); ++i) {
-    std::memcpy(bytes.data() + i * width, from.at(samples[i]), width);
-  }
-  return bytes;
-}
-
-Dataset part_of(const Dataset& whole, std::vector<int64_t> samples) {
-  Dataset part = whole;
-  part.hashes = {};
-  part.size = static_cast<int64_t>(samples.size());
-  if (!whole.inputs.is_mapped) {
-    part.inputs.bytes = copy_of(whole.inputs, samples);
-    part.targets.bytes = copy_of(whole.targets, samples);
-    if (whole.files) {
-      part.files =
-          std::make_shared<const std::vector<std::string>>(files_of(whole, samples));
-    }
-    return part;
-  }
-  for (auto& sample : samples) {
-    sample = whole.place_of(sample);
-  }
-  part.places = std::make_shared<const std::vector<int64_t>>(std::move(samples));
-  return part;
-}
-
 Dataset end_of(Dataset& whole, int64_t count) {
   Dataset end = whole;
   whole.size -= count;
@@ -114,8 +76,8 @@ Dataset hold_out(
   }
   const auto chosen = choose(whole.size, count, seed);
   const auto rest = others(whole.size, chosen);
-  Dataset part = part_of(whole, chosen);
-  whole = part_of(whole, rest);
+  Dataset part = samples_at(whole, chosen);
+  whole = samples_at(whole, rest);
   return part;
 }
 

@@ -7,20 +7,18 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
 #include "tandem/base/text.h"
 #include "tandem/data/class_names.h"
 #include "tandem/data/images/image_folder.h"
+#include "tandem/data/part_files.h"
 
 namespace tandem {
 
 namespace {
 
 constexpr int64_t kMostSide = 16'384;
-
-bool is_folder(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
-}
 
 ImageSize parse_size(const std::string& text) {
   if (text.empty()) {
@@ -67,43 +65,92 @@ Dataset load_folder(
       request);
 }
 
-void check_same_size(const Dataset& train, const Dataset& test) {
-  if (train.inputs.shape != test.inputs.shape) {
+// Loads a part with the classes and the size of the training part.
+Dataset load_other_part(
+    const std::string& folder, const DataRequest& request, const Dataset& train,
+    const Deadline& deadline) {
+  Dataset part = load_folder(folder, request, train.inputs.shape[0], deadline);
+  renumber_classes(part, train.class_names, "the training part");
+  if (part.inputs.shape != train.inputs.shape) {
     throw DataError(fmt::format(
-        "[data] '{}': training images are {}, test images {}, expected equal sizes; "
-        "set --image-size",
-        train.name, shape_text(train.inputs.shape), shape_text(test.inputs.shape)));
+        "[data] images in '{}' are {}, training images {}, expected equal sizes; set "
+        "--image-size",
+        folder, shape_text(part.inputs.shape), shape_text(train.inputs.shape)));
+  }
+  return part;
+}
+
+void warn_of_ignored_folders(
+    const std::string& path, const std::vector<std::string>& folders) {
+  if (!folders.empty()) {
+    log_warning(fmt::format(
+        "[data] folder{} {} in '{}' {} ignored, expected train, val and test; rename "
+        "or remove {}",
+        folders.size() == 1 ? "" : "s", join(folders), path,
+        folders.size() == 1 ? "is" : "are", folders.size() == 1 ? "it" : "them"));
+  }
+}
+
+// Returns the folders of the parts of a data set. Only `train` is set if the path has
+// class folders.
+PartFiles parts_of_images(const std::string& path, const DataRequest& request) {
+  std::vector<std::string> others;
+  const PartFiles parts = part_folders(path, others);
+  if (others.empty() && parts.train.empty() && request.for_training) {
+    throw DataError(fmt::format(
+        "[data] '{}' has the folder {}, but no folder train, expected train/ with a "
+        "folder per class; rename a folder, or set --data to a folder of class folders",
+        path, join(folders_in(path), " and ")));
+  }
+  // A class can have the name "train". Its folder then contains images, not folders.
+  const bool is_class =
+      parts.train.empty() || (!others.empty() && folders_in(parts.train).empty());
+  if (is_class) {
+    return {path, "", ""};
+  }
+  if (request.logs_parts) {
+    warn_of_ignored_folders(path, others);
+  }
+  return parts;
+}
+
+// Throws DataError if a folder has a single folder, which contains the class folders.
+void check_class_folders(const std::string& path) {
+  const auto classes = folders_in(path);
+  if (classes.size() != 1) {
+    return;
+  }
+  const std::string only = path + "/" + classes.front();
+  const auto inner = folders_in(only);
+  if (!inner.empty() && inner.size() == list_directory(only).size()) {
+    throw DataError(fmt::format(
+        "[data] '{}' has only the folder '{}', which contains folders such as '{}', "
+        "expected a folder of images per class; set --data to {}, or move its folders "
+        "up",
+        path, classes.front(), inner.front(), only));
   }
 }
 
 }  // namespace
 
 bool has_image_folders(const std::string& path) {
-  std::error_code error;
-  for (auto entry = std::filesystem::directory_iterator(path, error);
-       !error && entry != std::filesystem::directory_iterator();
-       entry.increment(error)) {
-    if (entry->is_directory(error)) {
-      return true;
-    }
-  }
-  return false;
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) && !folders_in(path).empty();
 }
 
 DatasetSplits load_image_folders(const DataRequest& request, const Deadline& deadline) {
-  const std::string& path = request.options.source;
-  DatasetSplits splits;
-  if (!is_folder(path + "/train")) {
-    splits.train = load_folder(path, request, request.channels, deadline);
-    return splits;
+  const PartFiles parts = parts_of_images(request.options.source, request);
+  if (request.for_training) {
+    check_class_folders(parts.train);
   }
-  splits.train = load_folder(path + "/train", request, request.channels, deadline);
-  const std::string test = path + (is_folder(path + "/test") ? "/test" : "/val");
-  if (is_folder(test)) {
-    const int64_t channels = splits.train.inputs.shape[0];
-    splits.test = load_folder(test, request, channels, deadline);
-    renumber_classes(splits.test, splits.train.class_names, "the training part");
-    check_same_size(splits.train, splits.test);
+  DatasetSplits splits;
+  splits.train = load_folder(parts.train, request, request.channels, deadline);
+  if (!parts.validation.empty()) {
+    splits.validation =
+        load_other_part(parts.validation, request, splits.train, deadline);
+  }
+  if (!parts.test.empty()) {
+    splits.test = load_other_part(parts.test, request, splits.train, deadline);
   }
   return splits;
 }

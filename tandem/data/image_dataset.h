@@ -8,16 +8,17 @@
 
 namespace tandem {
 
-/// Returns whether a path is a folder that contains folders.
+/// Returns whether a path is a folder that contains visible folders.
 [[nodiscard]] bool has_image_folders(const std::string& path);
 
 /// Loads images from a folder that has one folder of PNG or JPEG files per class
-/// (images/image_folder.h). The class folders may also be in the folders train/ and
-/// test/ (or val/). DataOptions::image_size is the size of the images. Sets
-/// Dataset::files.
+/// (images/image_folder.h). The class folders may also be in the folders of parts
+/// (part_files.h). Warns of folders that are ignored. DataOptions::image_size is the
+/// size of the images. Sets Dataset::files.
 ///
-/// Throws ConfigError for an invalid size. Throws DataError if the test part has a
-/// class that the training part lacks. Throws the errors of read_image_folder().
+/// Throws ConfigError for an invalid size. Throws DataError if another part has a class
+/// that the training part lacks, and for a training if the path is not the folder of
+/// the class folders. Throws the errors of read_image_folder().
 [[nodiscard]] DatasetSplits load_image_folders(
     const DataRequest& request, const Deadline& deadline);
 

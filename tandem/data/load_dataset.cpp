@@ -19,7 +19,9 @@
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/normalization.h"
 #include "tandem/data/sources.h"
+#include "tandem/data/subset.h"
 #include "tandem/data/table_dataset.h"
+#include "tandem/data/text_dataset.h"
 
 namespace tandem {
 
@@ -29,6 +31,8 @@ constexpr const char* kCustom = "custom:";
 // Seed that selects the test part of data without a test part. It is a constant, so
 // that all runs have the same test part.
 constexpr uint64_t kTestSeed = 0x7e57;
+constexpr Dataset DatasetSplits::*kAllParts[] = {
+    &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
 void check_is_not_custom(const std::string& source) {
   if (source.rfind(kCustom, 0) == 0) {
@@ -58,7 +62,7 @@ void check_exists(const std::string& source) {
   }
   throw ConfigError(
       "[data] data is '" + source + "', expected the path of files or one of " +
-      join(names) + did_you_mean(source, names));
+      join(names) + did_you_mean(source, names) + "; change --data");
 }
 
 void hold_out_test(DatasetSplits& splits, const DataRequest& request) {
@@ -74,10 +78,17 @@ void hold_out_test(DatasetSplits& splits, const DataRequest& request) {
   }
 }
 
-// Warns if less than half of the classes occur. Such labels are valid, but a file is
-// probably wrong.
-void warn_of_gaps(const Dataset& train) {
+// Warns if there is only one class, or if less than half of the classes occur. Such
+// labels are valid, but a file is probably wrong.
+void warn_of_classes(const Dataset& train) {
   if (!train.has_classes() || !train.targets.shape.empty() || thread_rank() != 0) {
+    return;
+  }
+  if (train.num_classes == 1) {
+    log_warning(fmt::format(
+        "[data] a training on '{}' learns nothing, because all samples have the class "
+        "'{}', expected two or more classes; change --data or add samples",
+        train.name, train.class_names.empty() ? "0" : train.class_names.front()));
     return;
   }
   std::set<int64_t> found;
@@ -87,8 +98,8 @@ void warn_of_gaps(const Dataset& train) {
   const auto num_found = static_cast<int64_t>(found.size());
   if (2 * num_found < train.num_classes) {
     log_warning(fmt::format(
-        "'{}': training labels go up to {}, but only {} of them occur; check that the "
-        "labels are intact",
+        "[data] training labels of '{}' go up to {}, but only {} of them occur; check "
+        "the labels, or set --loss mse if they are values",
         train.name, train.num_classes - 1, num_found));
   }
 }
@@ -104,10 +115,55 @@ bool is_measured(const DataOptions& options, bool by_default) {
 
 void measure(DatasetSplits& splits) {
   const Normalization found = measure_normalization(splits.train);
-  for (auto* part : {&splits.train, &splits.test, &splits.validation}) {
-    part->mean = found.mean;
-    part->std = found.std;
+  for (const auto part : kAllParts) {
+    (splits.*part).mean = found.mean;
+    (splits.*part).std = found.std;
   }
+}
+
+WholeTargets meaning_for(LossKind loss) {
+  return loss == LossKind::automatic ? WholeTargets::automatic
+         : row_of(loss).of_numbers   ? WholeTargets::values
+                                     : WholeTargets::classes;
+}
+
+void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
+  const double fraction = request.options.validation;
+  if (splits.validation.size > 0) {
+    throw ConfigError(fmt::format(
+        "[data] validation is {}, but '{}' has a validation part of {} samples; leave "
+        "out --validation",
+        fraction, splits.train.name, splits.validation.size));
+  }
+  splits.validation = hold_out(splits.train, fraction, request.seed, "validation");
+}
+
+bool has_only_images(const std::string& path) {
+  const DataSource* source = match_source(path);
+  return has_loose_images(path) ||
+         (source != nullptr && source->load == &load_image_folders);
+}
+
+// A kind of files whose samples fit only data sets of this kind.
+struct FileKind {
+  const char* verb_and_name;
+  bool (*matches)(const std::string& path);
+  bool (*fits)(const Dataset& trained);
+};
+
+constexpr FileKind kFileKinds[] = {
+    {"is a table", &has_table,
+     [](const Dataset& trained) { return !trained.columns.empty(); }},
+    {"is a text", &has_text, [](const Dataset& trained) { return trained.tokens; }},
+    {"contains images", &has_only_images,
+     [](const Dataset& trained) { return trained.has_images(); }}};
+
+std::string kind_text(const Dataset& data) {
+  const std::string shape = shape_text(data.inputs.shape);
+  return !data.columns.empty() ? "a table"
+         : data.tokens         ? "a text"
+         : data.has_images()   ? "images of " + shape
+                               : name_of(data.inputs.type) + (" samples of " + shape);
 }
 
 }  // namespace
@@ -120,22 +176,19 @@ DataRequest::DataRequest(const std::string& source, int64_t limit) {
 DataRequest::DataRequest(const RunConfig& config)
     : options(config.data),
       seed(static_cast<uint64_t>(config.training.seed)),
-      wants_values(row_of(config.model.loss).of_numbers),
+      whole_targets(meaning_for(config.model.loss)),
       ignore_index(config.model.ignore_index) {}
 
 void check_settings_of_format(const RunConfig& config) {
   const std::string& path = config.data.source;
-  const auto& sources = data_sources();
   const bool is_named = find_entry(path) != nullptr;
-  const auto own = std::find_if(sources.begin(), sources.end(), [&](const auto& source) {
-    return !is_named && source.matches(path);
-  });
-  if (!is_named && own == sources.end()) {
+  const DataSource* own = is_named ? nullptr : match_source(path);
+  if (!is_named && own == nullptr) {
     return;
   }
   const std::vector<std::string> used =
       is_named ? std::vector<std::string>() : own->settings;
-  for (const auto& source : sources) {
+  for (const auto& source : data_sources()) {
     for (const auto& name : source.settings) {
       const Field& field = find_field(name, name);
       if (field.text(config) != field.text(RunConfig()) &&
@@ -161,26 +214,28 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   DatasetSplits splits =
       entry != nullptr ? entry->load(deadline) : source->load(request, deadline);
-  if (request.wants_values) {
-    convert_to_values(splits.train);
-    convert_to_values(splits.test);
+  if (request.whole_targets == WholeTargets::values) {
+    for (const auto part : kAllParts) {
+      convert_to_values(splits.*part);
+    }
   }
   // Counts classes before samples are held out. Otherwise, the test part could get the
   // only sample of the largest class.
   if (!splits.train.has_classes() || splits.train.num_classes == 0) {
     count_classes(splits, request.ignore_index);
   }
-  if (splits.test.size == 0 && request.holds_out_test) {
+  if (splits.test.size == 0 && request.for_training) {
     hold_out_test(splits, request);
   }
-  if (source != nullptr) {
-    warn_of_gaps(splits.train);
+  if (source != nullptr && request.for_training && request.logs_parts) {
+    warn_of_classes(splits.train);
   }
-  splits.train = first_samples(std::move(splits.train), options.limit);
-  splits.test = first_samples(std::move(splits.test), options.limit);
+  for (const auto part : kAllParts) {
+    splits.*part =
+        limit_samples(std::move(splits.*part), options.source, options.limit);
+  }
   if (options.validation > 0) {
-    splits.validation =
-        hold_out(splits.train, options.validation, request.seed, "validation");
+    hold_out_validation(splits, request);
   }
   if (is_measured(options, source != nullptr && source->is_measured)) {
     measure(splits);
@@ -191,6 +246,24 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
 DatasetSplits load_dataset(
     const std::string& source, int64_t limit, const Deadline& deadline) {
   return load_dataset(DataRequest(source, limit), deadline);
+}
+
+Dataset limit_samples(Dataset part, const std::string& source, int64_t limit) {
+  const bool is_shuffled =
+      find_entry(source) != nullptr || find_source(source).takes_first;
+  return is_shuffled ? first_samples(std::move(part), limit)
+                     : evenly_spaced_samples(std::move(part), limit);
+}
+
+void check_kind_of_files(const std::string& path, const Dataset& trained) {
+  for (const auto& kind : kFileKinds) {
+    if (find_entry(path) == nullptr && kind.matches(path) && !kind.fits(trained)) {
+      throw ConfigError(fmt::format(
+          "[data] '{}' {}, but the checkpoint was trained on {}, expected data of the "
+          "same kind; change --data",
+          path, kind.verb_and_name, kind_text(trained)));
+    }
+  }
 }
 
 bool has_inputs(const std::string& path) {

@@ -9,21 +9,31 @@
 
 namespace tandem {
 
+/// Meaning of targets that are whole numbers in the files.
+enum class WholeTargets {
+  // Values in a table if they do not look like classes (table_dataset.h), otherwise
+  // classes.
+  automatic,
+  classes,
+  // Values (float32).
+  values,
+};
+
 /// Data that load_dataset() reads.
 struct DataRequest {
   DataOptions options;
   // Seed of the run, which selects the samples of the validation part.
   uint64_t seed = 0;
-  // True: targets are values (float32), even if they are whole numbers in the files.
-  bool wants_values = false;
+  WholeTargets whole_targets = WholeTargets::automatic;
   // Class that is valid even if it is not less than the number of classes
   // (Loss::ignore_index).
   int64_t ignore_index = kNoIgnoredClass;
-  // Treatment of files without a test part. True: some samples are held out as the test
-  // part. False: the training part has all samples, and the test part has none.
-  bool holds_out_test = true;
-  // True: logs which samples are the test part. False: another process has already
-  // logged this.
+  // True: if the files have no test part, some samples are held out as the test part.
+  // Also reports data that are useless for training, such as images of a single class.
+  // False: if the files have no test part, the training part has all samples.
+  bool for_training = true;
+  // False: another process has already logged the parts, the meaning of the targets,
+  // and warnings about both.
   bool logs_parts = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
@@ -53,10 +63,11 @@ void check_settings_of_format(const RunConfig& config);
 /// If the files have no test part, holds out DataOptions::test_fraction of the samples.
 /// These are the same samples in every run, or the end of a text. With
 /// DataOptions::validation, holds out a part of the training samples, which depends on
-/// the seed. If DataOptions::limit is greater than 0, keeps only the first samples of
-/// each part. Measures the normalization if the options require it.
+/// the seed. If DataOptions::limit is greater than 0, keeps only the samples that
+/// limit_samples() returns. Measures the normalization if the options require it.
 ///
-/// Throws ConfigError for an unknown name and for options that do not fit the data.
+/// Throws ConfigError for an unknown name, for options that do not fit the data, and if
+/// DataOptions::validation is set but the files have a validation part.
 /// Throws DataError if files are missing or damaged, or if another process still locks
 /// them at `deadline`.
 [[nodiscard]] DatasetSplits load_dataset(
@@ -67,6 +78,18 @@ void check_settings_of_format(const RunConfig& config);
 [[nodiscard]] DatasetSplits load_dataset(
     const std::string& source, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
+
+/// Returns `limit` samples of a part of the data set `source`; all samples if limit is
+/// 0. Files of most formats can be in order of their classes, so the samples are at
+/// equal distances. From named data sets, IDX and CIFAR-10 files, whose samples are
+/// shuffled, and from texts, returns the first samples.
+[[nodiscard]] Dataset limit_samples(
+    Dataset part, const std::string& source, int64_t limit);
+
+/// Throws ConfigError if the files at a path have another kind of samples than the data
+/// set `trained`, such as a table instead of images. Looks only at names of files. Does
+/// nothing for other paths.
+void check_kind_of_files(const std::string& path, const Dataset& trained);
 
 /// Returns whether a path has inputs that load_inputs() reads, and not a data set with
 /// parts. Reads only names, not the content of files.

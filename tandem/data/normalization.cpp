@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/mapped_file.h"
+#include "tandem/data/sampler.h"
 
 namespace tandem {
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr double kMnistMean = 0.1307;
 constexpr double kMnistStd = 0.3081;
-constexpr int64_t kMostMapped = 10'000;
+constexpr int64_t kNumBlocks = 1'024;
 
 // Sums of one channel or column. The shift is subtracted from each value, because
 // squares of large values would round off a small variance.
@@ -48,21 +49,65 @@ void add(Sums& sums, ElementType type, const uint8_t* from, int64_t count) {
   }
 }
 
-std::vector<Sums> sums_of(const Dataset& data) {
+// Consecutive samples, in blocks of about 1 / kNumBlocks of `most_bytes`.
+class Blocks {
+ public:
+  Blocks(const Dataset& data, int64_t most_bytes) : size_(data.size) {
+    const int64_t sample_bytes = data.inputs.sample_bytes();
+    block_ = std::max<int64_t>(1, most_bytes / kNumBlocks / sample_bytes);
+    num_all_ = (size_ + block_ - 1) / block_;
+    const bool is_large = data.inputs.bytes_of(size_) > most_bytes;
+    const int64_t most = is_large ? most_bytes / (block_ * sample_bytes) : num_all_;
+    count_ = std::clamp<int64_t>(most, 1, num_all_);
+  }
+
+  // Returns the number of blocks to measure.
+  int64_t count() const {
+    return count_;
+  }
+  // Returns block number `i` of the blocks to measure, which are at equal distances.
+  Chunk at(int64_t i) const {
+    const int64_t first = num_all_ * i / count_ * block_;
+    return {first, std::min(block_, size_ - first)};
+  }
+
+ private:
+  int64_t size_;
+  // Number of samples in a block.
+  int64_t block_ = 0;
+  // Number of blocks in the data set.
+  int64_t num_all_ = 0;
+  int64_t count_ = 0;
+};
+
+// Asks for the pages of a block of a mapped file: for all together, unless most pages
+// between the first and the last belong to other samples.
+void read_block_ahead(const Dataset& data, const Chunk& block) {
+  constexpr size_t kMostGaps = 16;
+  const auto address = [&](int64_t k) {
+    return data.inputs.at(data.place_of(block.first + k));
+  };
+  const auto width = static_cast<size_t>(data.inputs.sample_bytes());
+  const size_t all = static_cast<size_t>(address(block.count - 1) - address(0)) + width;
+  if (all <= kMostGaps * width * static_cast<size_t>(block.count)) {
+    read_ahead(address(0), all);
+    return;
+  }
+  for (int64_t k = 0; k < block.count; ++k) {
+    read_ahead(address(k), width);
+  }
+}
+
+std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
   const Samples& inputs = data.inputs;
   const auto& shape = inputs.shape;
   const bool divides =
       shape.size() == 3 || (shape.size() == 1 && inputs.type == ElementType::float32);
   const int64_t slices = divides ? shape[0] : 1;
   const int64_t each = inputs.numel() / slices;
-  const int64_t distance =
-      inputs.is_mapped ? (data.size + kMostMapped - 1) / kMostMapped : 1;
   std::vector<Sums> all(static_cast<size_t>(slices));
-  for (int64_t i = 0; i < data.size; i += distance) {
+  const auto add_sample = [&](int64_t i) {
     const uint8_t* from = inputs.at(data.place_of(i));
-    if (distance > 1) {
-      read_ahead(from, static_cast<size_t>(inputs.sample_bytes()));
-    }
     for (auto& sums : all) {
       add(sums, inputs.type, from, each);
       if (!std::isfinite(sums.sum)) {
@@ -70,18 +115,28 @@ std::vector<Sums> sums_of(const Dataset& data) {
       }
       from += each * static_cast<int64_t>(size_of(inputs.type));
     }
+  };
+  const Blocks blocks(data, most_bytes);
+  for (int64_t i = 0; i < blocks.count(); ++i) {
+    if (inputs.is_mapped && i + 1 < blocks.count()) {
+      read_block_ahead(data, blocks.at(i + 1));
+    }
+    const Chunk block = blocks.at(i);
+    for (int64_t k = 0; k < block.count; ++k) {
+      add_sample(block.first + k);
+    }
   }
   return all;
 }
 
 }  // namespace
 
-Normalization measure_normalization(const Dataset& data) {
+Normalization measure_normalization(const Dataset& data, int64_t most_bytes) {
   if (data.has_indices() || data.size == 0) {
     return {{0}, {1}};
   }
   Normalization found;
-  for (auto& sums : sums_of(data)) {
+  for (auto& sums : sums_of(data, most_bytes)) {
     for (size_t value = 0; value < sums.counts.size(); ++value) {
       sums.add(
           static_cast<double>(value) / 255, static_cast<double>(sums.counts[value]));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tandem/config/options/data_options.h"
@@ -14,13 +15,20 @@ struct Normalization {
   std::vector<double> std;
 };
 
+/// Largest number of bytes of inputs of which all are measured.
+constexpr int64_t kMeasuredBytes = 1 << 30;
+
 /// Measures the mean and standard deviation of a data set's samples. Images of channels
 /// x height x width have one mean per channel, and samples with one size have one mean
 /// per column. Other samples have one mean of all numbers. A standard deviation of 0
-/// becomes 1. Reads at most 10,000 samples of a mapped file, at equal distances.
-/// Indices have the mean 0 and the standard deviation 1. Throws DataError if a number
+/// becomes 1. Indices have the mean 0 and the standard deviation 1.
+///
+/// If the inputs have more than `most_bytes`, measures about 1,024 blocks of samples at
+/// equal distances, which together have this size. The result does not depend on
+/// whether the inputs are in memory or in a mapped file. Throws DataError if a number
 /// is not finite.
-[[nodiscard]] Normalization measure_normalization(const Dataset& data);
+[[nodiscard]] Normalization measure_normalization(
+    const Dataset& data, int64_t most_bytes = kMeasuredBytes);
 
 /// Replaces the words of DataOptions::mean and std by numbers. These are Dataset::mean
 /// and std if load_dataset() measured them, otherwise the numbers of MNIST if the

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace tandem {
 
-/// Files of a data set with a file for each part.
+/// Paths of the parts of a data set, with a file or a folder for each part. "": there
+/// is no such part. If there are a validation part and no test part, the validation
+/// part is the test part.
 struct PartFiles {
   std::string train;
-  // Path of the test part's file; "" if there is no test part.
+  std::string validation;
   std::string test;
 };
 
@@ -15,8 +18,17 @@ struct PartFiles {
 /// the file "train" of this ending.
 [[nodiscard]] bool has_part_files(const std::string& path, const std::string& ending);
 
-/// Returns the files of a path for which has_part_files() returns true: the file
-/// itself, or "train" and, if it exists, "test" in the folder.
+std::string validation;
 [[nodiscard]] PartFiles part_files(const std::string& path, const std::string& ending);
+
+/// Returns the folders of the parts in a folder, with the names of part_files().
+/// Adds the names of the other folders to `others`; ignores names with a dot at their
+/// beginning. Throws DataError if a part has two folders.
+[[nodiscard]] PartFiles part_folders(
+    const std::string& path, std::vector<std::string>& others);
+
+/// Returns the names of the folders in a folder, sorted, without names that begin with
+/// a dot. Throws DataError if the folder cannot be read.
+[[nodiscard]] std::vector<std::string> folders_in(const std::string& path);
 
 }  // namespace tandem

@@ -246,8 +246,9 @@ std::optional<DatasetSplits> find_prepared(
 
 std::string prepared_data_key(const DataRequest& request) {
   std::string key = fmt::format(
-      "{} {} {} {} {} {}", request.seed, request.wants_values, request.ignore_index,
-      request.holds_out_test, settings_text(request.options), request.columns);
+      "{} {} {} {} {} {}", request.seed, static_cast<int>(request.whole_targets),
+      request.ignore_index, request.for_training, settings_text(request.options),
+      request.columns);
   std::replace(key.begin(), key.end(), '\n', ' ');
   return key;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -12,6 +13,7 @@
 #include "tandem/data/cifar.h"
 #include "tandem/data/idx_folder.h"
 #include "tandem/data/image_dataset.h"
+#include "tandem/data/images/image_listing.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/table_dataset.h"
 #include "tandem/data/text_dataset.h"
@@ -53,6 +55,24 @@ std::string all_files() {
   return join(files);
 }
 
+// Describes a path without a known format. Throws DataError if it cannot be read.
+std::string content_text(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return "has no known format";
+  }
+  auto names = list_directory(path);
+  if (names.empty()) {
+    return "is an empty folder";
+  }
+  constexpr size_t kMostNames = 3;
+  const size_t num_more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - num_more);
+  return "contains only " + join(names) +
+         (num_more == 0 ? "" : fmt::format(" and {} more", num_more)) +
+         ", which have no known format";
+}
+
 int64_t largest_class(const Dataset& data, int64_t ignored) {
   const int64_t numel = data.targets.numel();
   int64_t largest = 0;
@@ -74,35 +94,64 @@ int64_t largest_class(const Dataset& data, int64_t ignored) {
   return largest;
 }
 
+void check_largest_class(
+    const char* name, const Dataset& part, const Dataset& train, int64_t ignored) {
+  const int64_t largest = largest_class(part, ignored);
+  if (largest >= train.num_classes) {
+    throw DataError(fmt::format(
+        "[data] '{}': a {} label is {}, expected at most {} as in the training "
+        "labels; check the label files",
+        train.name, name, largest, train.num_classes - 1));
+  }
+}
+
 }  // namespace
 
 const std::vector<DataSource>& data_sources() {
   static const std::vector<DataSource> sources = {
-      {"the six files of CIFAR-10", &is_cifar_folder, &load_cifar, {}, false},
-      {"four IDX files such as MNIST's", &is_idx_folder, &load_idx, {}, false},
+      {"the six files of CIFAR-10", &is_cifar_folder, &load_cifar, {}, false, true},
+      {"four IDX files such as MNIST's", &is_idx_folder, &load_idx, {}, false, true},
       {"NumPy arrays (x.npy and y.npy, train_x.npy and so on, or one .npz)",
-       &has_arrays, &load_arrays, {"shape"}},
-      {"a table (.csv, or a folder of train.csv and test.csv)", &has_table,
-       &load_table, {"target", "shape"}},
-      {"a text (.txt, or a folder of train.txt and test.txt)", &has_text, &load_text,
-       {"block_size"}},
+       &has_arrays,
+       &load_arrays,
+       {"shape"}},
+      {"a table (.csv, or a folder of train.csv and test.csv)",
+       &has_table,
+       &load_table,
+       {"target", "shape"}},
+      {"a text (.txt, or a folder of train.txt and test.txt)",
+       &has_text,
+       &load_text,
+       {"block_size"},
+       true,
+       true},
       {"a folder of images (a folder per class, or train/ and test/ with them)",
-       &has_image_folders, &load_image_folders, {"image_size"}}};
+       &has_image_folders,
+       &load_image_folders,
+       {"image_size"}}};
   return sources;
 }
 
+const DataSource* match_source(const std::string& path) {
+  const auto& sources = data_sources();
+  const auto found = std::find_if(
+      sources.begin(), sources.end(),
+      [&](const DataSource& source) { return source.matches(path); });
+  return found == sources.end() ? nullptr : &*found;
+}
+
 const DataSource& find_source(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    list_directory(path);  // throws if it cannot be read
+  if (const auto* source = match_source(path)) {
+    return *source;
   }
-  for (const auto& source : data_sources()) {
-    if (source.matches(path)) {
-      return source;
-    }
+  if (has_loose_images(path)) {
+    throw DataError(
+        "[data] '" + path +
+        "' has images without classes, expected one folder per class; put the images "
+        "of each class into a folder, and set --data to the folder above");
   }
   throw DataError(
-      "[data] '" + path + "' has no known format, expected " + all_files() +
+      "[data] '" + path + "' " + content_text(path) + ", expected " + all_files() +
       "; set --data to such files");
 }
 
@@ -137,24 +186,20 @@ void convert_to_values(Dataset& data) {
 void count_classes(DatasetSplits& splits, int64_t ignored) {
   Dataset& train = splits.train;
   if (!train.has_classes()) {
-    train.num_classes = splits.test.num_classes = train.targets.numel();
-    return;
+    train.num_classes = train.targets.numel();
+  } else if (!train.tokens) {
+    train.num_classes = std::max(
+        largest_class(train, ignored) + 1,
+        static_cast<int64_t>(train.class_names.size()));
   }
-  // Bytes of a text. The test part may have bytes that the training part lacks.
-  if (train.tokens) {
-    return;
+  for (const auto& [name, part] :
+       {std::pair("validation", &splits.validation), {"test", &splits.test}}) {
+    part->num_classes = train.num_classes;
+    // A text may have bytes that the training part lacks.
+    if (train.has_classes() && !train.tokens) {
+      check_largest_class(name, *part, train, ignored);
+    }
   }
-  train.num_classes = std::max(
-      largest_class(train, ignored) + 1,
-      static_cast<int64_t>(train.class_names.size()));
-  const int64_t largest = largest_class(splits.test, ignored);
-  if (largest >= train.num_classes) {
-    throw DataError(fmt::format(
-        "[data] '{}': a test label is {}, expected at most {} as in the training "
-        "labels; check the label files",
-        train.name, largest, train.num_classes - 1));
-  }
-  splits.test.num_classes = train.num_classes;
 }
 
 }  // namespace tandem

@@ -22,24 +22,29 @@ struct DataSource {
   std::vector<std::string> settings;
   // True if the normalization "default" is measured for this format.
   bool is_measured = true;
+  // True: a limit selects the first samples, because samples are shuffled or a
+  // sequence. False: it selects samples at equal distances.
+  bool takes_first = false;
 };
 
 /// Returns all formats. The first that matches a path is used.
 [[nodiscard]] const std::vector<DataSource>& data_sources();
 
-/// Returns the format of a path. Throws ConfigError if the path does not exist, and
-/// DataError if no format matches.
+/// Returns the format of a path, or null if no format matches.
+[[nodiscard]] const DataSource* match_source(const std::string& path);
+
+/// Returns the format of an existing path. Throws DataError if no format matches.
 [[nodiscard]] const DataSource& find_source(const std::string& path);
 
 /// Converts targets of whole numbers to values (float32), of the shape {1} if a target
 /// is a single number. Throws ConfigError if the targets are classes with names.
 void convert_to_values(Dataset& data);
 
-/// Sets Dataset::num_classes of both parts. If targets are classes, sets it to the
+/// Sets Dataset::num_classes of all parts. If targets are classes, sets it to the
 /// largest class of the training part plus 1, or to the number of class names if there
 /// are more names. Classes that equal `ignored` do not count. If targets are values,
 /// sets it to the number of values of a target. Does not change the number of classes
-/// of a text. Throws DataError if a class of the test part is greater than all classes
+/// of a text. Throws DataError if a class of another part is greater than all classes
 /// of the training part, or if a class is negative.
 void count_classes(DatasetSplits& splits, int64_t ignored);
 

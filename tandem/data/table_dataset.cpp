@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/text.h"
 #include "tandem/data/csv.h"
 #include "tandem/data/part_files.h"
@@ -126,10 +128,43 @@ std::vector<float> column_of(
   return values;
 }
 
-bool are_classes(const std::vector<float>& values) {
+bool are_whole(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](const float value) {
     return value >= 0 && value < kMostClasses && value == std::floor(value);
   });
+}
+
+// Returns whether whole numbers from 0 on are classes, not values. If there are many
+// numbers with large gaps between them, most classes would have no samples. Logs the
+// choice if there are many numbers.
+bool look_like_classes(
+    const std::vector<float>& values, const std::string& column,
+    const DataRequest& request) {
+  constexpr size_t kMany = 20;
+  const std::set<float> numbers(values.begin(), values.end());
+  const auto largest = static_cast<size_t>(*numbers.rbegin());
+  const bool are_many = numbers.size() > kMany;
+  const bool has_gaps = 2 * numbers.size() <= largest;
+  if (are_many && request.logs_parts) {
+    log_info(fmt::format(
+        "[data] the target column '{}' of '{}' has {} different whole numbers up to "
+        "{}, which are {}",
+        column, request.options.source, numbers.size(), largest,
+        has_gaps ? "values of a regression; for classes, set --loss cross_entropy"
+                 : "classes; for a regression, set --loss mse"));
+  }
+  return !are_many || !has_gaps;
+}
+
+bool has_classes(
+    const CsvColumn& column, const std::vector<float>& values,
+    const DataRequest& request) {
+  if (request.whole_targets == WholeTargets::values) {
+    return false;
+  }
+  return !column.categories.empty() ||
+         (are_whole(values) && (request.whole_targets == WholeTargets::classes ||
+                                look_like_classes(values, column.name, request)));
 }
 
 void set_classes(Dataset& data, const std::vector<float>& values) {
@@ -147,7 +182,8 @@ void check_are_numbers(
           "[data] the target column '{}' of '{}' has texts such as '{}', expected "
           "numbers for {}; change --target, or --loss to cross_entropy",
           table.columns[column].name, request.options.source, categories[0],
-          request.wants_values ? "this loss" : "several target columns"));
+          request.whole_targets == WholeTargets::values ? "this loss"
+                                                        : "several target columns"));
     }
   }
 }
@@ -159,21 +195,20 @@ void set_targets(
     const DataRequest& request, std::optional<bool> classes) {
   const auto values = column_of(table, roles.targets);
   const bool is_single = roles.targets.size() == 1;
-  const auto& categories = table.columns[roles.targets[0]].categories;
+  const CsvColumn& first = table.columns[roles.targets[0]];
   if (!classes) {
-    classes = is_single && !request.wants_values &&
-              (!categories.empty() || are_classes(values));
+    classes = is_single && has_classes(first, values, request);
   }
   if (*classes && is_single) {
-    if (!are_classes(values)) {
+    if (!are_whole(values)) {
       throw DataError(fmt::format(
           "[data] the target column '{}' of '{}' has other numbers than the classes of "
           "the training part, expected whole numbers from 0 on; change the targets, or "
           "--loss to mse",
-          table.columns[roles.targets[0]].name, request.options.source));
+          first.name, request.options.source));
     }
     set_classes(data, values);
-    data.class_names = categories;
+    data.class_names = first.categories;
     return;
   }
   check_are_numbers(table, roles.targets, request);
@@ -215,10 +250,14 @@ DatasetSplits load_table(const DataRequest& request, const Deadline&) {
   DatasetSplits splits;
   const CsvTable train = read_training_part(files.train, request);
   splits.train = dataset_of(train, request);
-  if (!files.test.empty()) {
-    splits.test = dataset_of(
-        read_csv(files.test, train.columns), request, splits.train.has_classes());
-  }
+  const auto load_other = [&](const std::string& path) {
+    return path.empty() ? Dataset()
+                        : dataset_of(
+                              read_csv(path, train.columns), request,
+                              splits.train.has_classes());
+  };
+  splits.validation = load_other(files.validation);
+  splits.test = load_other(files.test);
   return splits;
 }
 

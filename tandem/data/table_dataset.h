@@ -16,9 +16,10 @@ namespace tandem {
 /// others. DataOptions::shape gives the inputs of a sample another shape.
 ///
 /// A single target column of categories, or of whole numbers from 0 on, contains
-/// classes unless DataRequest::wants_values is true. Other targets are values. A folder
-/// has train.csv and, as test part, test.csv, which may be missing. Sets
-/// Dataset::columns.
+/// classes. Other targets are values. DataRequest::whole_targets can make whole numbers
+/// values; if it is automatic, whole numbers are values if there are more than 20
+/// different ones and at least half of the numbers up to the largest are missing. A
+/// folder has the files of part_files.h. Sets Dataset::columns.
 ///
 /// Throws ConfigError if a target column is not set or is not in the table, or if
 /// targets that must be values are categories. Throws the errors of read_csv().

@@ -45,6 +45,9 @@ DatasetSplits load_text(const DataRequest& request, const Deadline&) {
   const PartFiles files = part_files(request.options.source, kTextEnding);
   DatasetSplits splits;
   splits.train = load_file(files.train, request);
+  if (!files.validation.empty()) {
+    splits.validation = load_file(files.validation, request);
+  }
   if (!files.test.empty()) {
     splits.test = load_file(files.test, request);
   }

@@ -143,9 +143,16 @@ Dataset load_part(
     const Dataset& format) {
   DataRequest request(config);
   request.columns = format.columns;
+  if (!format.columns.empty()) {
+    request.whole_targets =
+        format.has_classes() ? WholeTargets::classes : WholeTargets::values;
+  }
   request.keeps_files = !options.needs_targets;
   const bool is_other =
       !options.data.empty() && !is_same_source(options.data, request.options.source);
+  if (is_other) {
+    check_kind_of_files(options.data, format);
+  }
   if (is_other && format.has_images()) {
     request.channels = format.inputs.shape[0];
   }
@@ -163,7 +170,7 @@ Dataset load_part(
     check_is_whole(options);
     return first_samples(load_inputs(request), options.limit);
   }
-  request.holds_out_test = !is_other || options.part != DataPart::test;
+  request.for_training = !is_other || options.part != DataPart::test;
   auto splits = load_dataset(request);
   if (options.part == DataPart::validation && splits.validation.size == 0) {
     throw ConfigError("[data] the run has no validation part; choose another --split");
@@ -172,7 +179,10 @@ Dataset load_part(
   Dataset part = options.part == DataPart::validation           ? splits.validation
                  : options.part == DataPart::train || takes_all ? splits.train
                                                                 : splits.test;
-  return first_samples(std::move(part), options.limit);
+  // Rows of predictions have the order of the files.
+  return options.needs_targets
+             ? limit_samples(std::move(part), request.options.source, options.limit)
+             : first_samples(std::move(part), options.limit);
 }
 
 // Gives samples without targets targets of 0, because an evaluation computes a loss.

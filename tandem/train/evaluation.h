@@ -61,7 +61,8 @@ struct CheckpointEvaluation {
   // False: the samples may lack targets, and `data` may have only inputs
   // (load_inputs()). The report is then meaningless.
   bool needs_targets = true;
-  // Number of samples to use, from the start of the data set; 0: all samples.
+  // Number of samples to use, as by limit_samples() (data/load_dataset.h). If targets
+  // are not needed, or with `dataset`, the first samples. 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;
   CheckpointWeights weights = CheckpointWeights::own;

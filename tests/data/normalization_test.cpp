@@ -1,6 +1,7 @@
 #include "tandem/data/normalization.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/data/subset.h"
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
 
@@ -104,14 +106,51 @@ TEST(MeasureNormalization, OfIndicesOrNoSamplesChangesNothing) {
   }
 }
 
-TEST(MeasureNormalization, ReadsAtMostTenThousandSamplesOfAMappedFile) {
-  for (const int64_t size : {10'000, 10'001, 25'000}) {
-    auto data = of(make_samples<float>({1}, size, [](int64_t i) { return i; }), size);
-    data.inputs.is_mapped = true;
-    const int64_t distance = size == 10'000 ? 1 : size == 10'001 ? 2 : 3;
+// 25,000 numbers have 100,000 bytes.
+TEST(MeasureNormalization, ReadsBlocksAtEqualDistancesOfLargeInputs) {
+  constexpr int64_t kSize = 25'000;
+  auto data =
+      of(make_samples<float>({1}, kSize, [](int64_t i) { return i * i % 977; }), kSize);
+  const auto all = tensor_of(data.inputs, kSize);
+  for (const bool is_mapped : {false, true}) {
+    data.inputs.is_mapped = is_mapped;
+    expect_statistics(measure_normalization(data), all);
+    expect_statistics(measure_normalization(data, 100'000), all);
+    // Blocks of two numbers.
+    std::vector<float> expected;
+    for (int64_t i = 0; i < 1'024; ++i) {
+      for (const int64_t k : {0, 1}) {
+        expected.push_back(all[12'500 * i / 1'024 * 2 + k].item<float>());
+      }
+    }
     expect_statistics(
-        measure_normalization(data),
-        tensor_of(data.inputs, size).slice(0, 0, size, distance));
+        measure_normalization(data, 1'024 * 8), at::tensor(expected).view({-1, 1}));
+  }
+  // Samples that are larger than a block, of which not all are measured.
+  auto images =
+      of(make_samples<uint8_t>({1, 4, 8}, 100, [](int64_t i) { return i / 32; }), 100);
+  const auto pixels = tensor_of(images.inputs, 100).to(at::kDouble).div(255);
+  expect_statistics(measure_normalization(images, 320), pixels.slice(0, 0, 100, 10));
+}
+
+TEST(MeasureNormalization, OfPartsInMemoryAndInAFileIsEqual) {
+  auto file =
+      of(make_samples<float>({3}, 1'000, [](int64_t i) { return std::sin(i); }), 1'000);
+  file.inputs.is_mapped = true;
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < 1'000; i += 7) {
+    places.push_back(i);
+  }
+  const auto mapped = samples_at(file, places);
+  file.inputs.is_mapped = false;
+  const auto copied = samples_at(file, places);
+  ASSERT_TRUE(mapped.places);
+  ASSERT_FALSE(copied.places);
+  for (const int64_t most_bytes : {int64_t{1'000}, kMeasuredBytes}) {
+    const auto one = measure_normalization(mapped, most_bytes);
+    const auto other = measure_normalization(copied, most_bytes);
+    EXPECT_EQ(one.mean, other.mean);
+    EXPECT_EQ(one.std, other.std);
   }
 }
 

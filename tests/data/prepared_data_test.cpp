@@ -222,14 +222,14 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
   const DataRequest request(scratch.path());
   std::vector<DataRequest> others(9, request);
   others[0].seed = 1;
-  others[1].wants_values = true;
+  others[1].whole_targets = WholeTargets::values;
   others[2].ignore_index = 3;
   others[3].options.validation = 0.5;
   others[4].options.test_fraction = 0.5;
   others[5].options.mean = ChannelValues::parse("auto").value();
   others[6].options.shape = "15";
   others[7].options.target = "y";
-  others[8].holds_out_test = false;
+  others[8].for_training = false;
   for (const auto& other : others) {
     load_prepared(other, request);
     EXPECT_FALSE(maps_prepared_memory());

@@ -149,11 +149,21 @@ TEST_F(DigitFormats, AsPngFilesHaveTheImagesInTheOrderOfClasses) {
 
 TEST_F(Sources, AFileWithoutAFormatIsReportedWithAllFormats) {
   replace_file(scratch_ / "file.bin", std::string("x"));
-  for (const std::string& path : {scratch_ / "file.bin", folder_}) {
+  const std::string other = scratch_ / "other";
+  make_directories(other);
+  for (const char* name : {"/a.tsv", "/b.tsv", "/c.tsv", "/d.tsv", "/e.tsv"}) {
+    replace_file(other + name, std::string("x"));
+  }
+  for (const auto& [path, found] : std::vector<std::pair<std::string, std::string>>{
+           {scratch_ / "file.bin", "has no known format"},
+           {folder_, "is an empty folder"},
+           {other,
+            "contains only a.tsv, b.tsv, c.tsv and 2 more, which have no known "
+            "format"}}) {
     EXPECT_THAT(
-        error_of<DataError>([&] { return load_dataset(path); }),
+        error_of<DataError>([&, &path = path] { return load_dataset(path); }),
         AllOf(
-            HasSubstr("[data] '" + path + "' has no known format, expected"),
+            HasSubstr("[data] '" + path + "' " + found + ", expected"),
             HasSubstr("CIFAR-10"), HasSubstr("IDX"), HasSubstr("x.npy"),
             HasSubstr(".csv"), HasSubstr(".txt"), HasSubstr("a folder per class")));
   }
@@ -229,7 +239,7 @@ TEST_F(Sources, TargetsOfArraysAreClassesOrValues) {
 TEST_F(Sources, WholeNumbersBecomeValuesForALossOfValues) {
   write("x", numbers(10));
   auto wants_values = request();
-  wants_values.wants_values = true;
+  wants_values.whole_targets = WholeTargets::values;
   write("y", make_samples<int64_t>({}, 10, [](int64_t i) { return i - 4; }));
   const auto single = load_dataset(wants_values).train;
   EXPECT_THAT(single.targets.shape, ElementsAre(1));
@@ -399,7 +409,7 @@ TEST_F(Sources, TestPartLimitAndValidationPartAreDisjoint) {
   expect_disjoint(other, 100);
 
   auto whole = request();
-  whole.holds_out_test = false;
+  whole.for_training = false;
   EXPECT_EQ(load_dataset(whole).train.size, 100);
   EXPECT_EQ(load_dataset(whole).test.size, 0);
 }
@@ -515,13 +525,166 @@ TEST_F(Sources, TheTestPartOfImagesMayLackClassesButHasNoOthers) {
   EXPECT_THAT(splits.test.class_names, ElementsAre("ant", "bee", "cat"));
   EXPECT_EQ(splits.test.num_classes, 3);
 
-  // A folder test is preferred.
+  // With a folder test, val is the validation part.
   write_images(folder_ + "/test/bee", {3, 4});
-  EXPECT_THAT(labels_of(load_dataset(folder_).test), ElementsAre(1, 1));
+  const auto three = load_dataset(folder_);
+  EXPECT_THAT(labels_of(three.test), ElementsAre(1, 1));
+  EXPECT_THAT(labels_of(three.validation), ElementsAre(2));
+  EXPECT_EQ(three.validation.num_classes, 3);
   write_images(folder_ + "/test/dog", {5});
   EXPECT_THAT(
       error_of<DataError>([&] { return load_dataset(folder_); }),
       HasSubstr("has the class 'dog', expected a class of the training part"));
+}
+
+TEST_F(Sources, FoldersOfPartsHaveTheUsualNamesInAnyCase) {
+  write_images(folder_ + "/Training/cat", {0, 1});
+  write_images(folder_ + "/Training/dog", {2, 3, 4});
+  for (const char* name : {"val", "VALID", "Validation", "TEST", "testing"}) {
+    const std::string part = folder_ + "/" + name;
+    write_images(part + "/dog", {5});
+    const auto splits = load_dataset(folder_);
+    EXPECT_EQ(splits.train.size, 5) << name;
+    EXPECT_THAT(labels_of(splits.test), ElementsAre(1)) << name;
+    EXPECT_EQ(splits.validation.size, 0) << name;
+    remove_all(part);
+  }
+  write_images(folder_ + "/val/dog", {5});
+  write_images(folder_ + "/valid/dog", {6});
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_dataset(folder_); }),
+      AllOf(
+          HasSubstr("/val' and '"), HasSubstr("/valid' are the same part"),
+          HasSubstr("rename or remove")));
+}
+
+TEST_F(Sources, OtherFoldersThanThoseOfPartsAreReported) {
+  write_images(folder_ + "/train/cat", {0, 1});
+  write_images(folder_ + "/train/dog", {2, 3});
+  write_images(folder_ + "/test/dog", {4});
+  write_images(folder_ + "/extra/dog", {5});
+  make_directories(folder_ + "/.hidden");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_dataset(folder_).train.size, 4);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr(
+          "[data] folder extra in '" + folder_ + "' is ignored, expected train, val"));
+}
+
+TEST_F(Sources, AClassCanHaveTheNameTrain) {
+  write_images(folder_ + "/bus", {0, 1, 2});
+  write_images(folder_ + "/train", {3, 4, 5});
+  EXPECT_THAT(load_dataset(folder_).train.class_names, ElementsAre("bus", "train"));
+}
+
+TEST_F(Sources, AFolderAboveTheClassFoldersIsReported) {
+  write_images(folder_ + "/images/cat", {0, 1});
+  write_images(folder_ + "/images/dog", {2, 3});
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_dataset(folder_); }),
+      AllOf(
+          HasSubstr("'" + folder_ + "' has only the folder 'images'"),
+          HasSubstr("folders such as 'cat'"),
+          HasSubstr("set --data to " + folder_ + "/images")));
+  // A checkpoint of another data set can be evaluated on one class.
+  DataRequest evaluation(folder_);
+  evaluation.for_training = false;
+  EXPECT_EQ(load_dataset(evaluation).train.size, 4);
+}
+
+TEST_F(Sources, FoldersOfPartsWithoutATrainingPartAreReported) {
+  write_images(folder_ + "/test/cat", {0, 1});
+  write_images(folder_ + "/Val/dog", {2, 3});
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_dataset(folder_); }),
+      AllOf(
+          HasSubstr("folder Val and test, but no folder train"), HasSubstr("rename")));
+}
+
+TEST_F(Sources, ASingleClassIsReported) {
+  write_images(folder_ + "/cat", {0, 1, 2, 3, 4});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_dataset(folder_).train.num_classes, 1);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("learns nothing"), HasSubstr("'cat', expected two or more")));
+}
+
+TEST_F(Sources, ImagesWithoutClassFoldersAreReported) {
+  write_images(folder_, {0, 1, 2});
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_dataset(folder_); }),
+      AllOf(
+          HasSubstr("has images without classes, expected one folder per class"),
+          HasSubstr("put the images")));
+}
+
+TEST_F(Sources, ALimitKeepsTheClassesOfSortedFiles) {
+  write_images(folder_ + "/train/ant", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  write_images(folder_ + "/train/bee", {0, 1, 2, 3, 4});
+  write_images(folder_ + "/train/cat", {0, 1, 2, 3, 4});
+  write_images(folder_ + "/test/cat", {5});
+  EXPECT_THAT(
+      labels_of(load_dataset(folder_, 10).train),
+      ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 2, 2));
+
+  const std::string tables = scratch_ / "tables";
+  make_directories(tables);
+  for (const char* name : {"/train.csv", "/test.csv"}) {
+    replace_file(
+        tables + name,
+        std::string("x,y\n1,0\n2,0\n3,0\n4,1\n5,1\n6,1\n7,2\n8,2\n9,2\n"));
+  }
+  DataRequest table(tables);
+  table.options.target = "y";
+  table.options.limit = 3;
+  EXPECT_THAT(labels_of(load_dataset(table).train), ElementsAre(0, 1, 2));
+}
+
+// Existing runs with a limit keep their samples.
+TEST_F(Sources, ALimitOfIdxFilesKeepsTheFirstSamples) {
+  write_digits(scratch_ / "digits", 30, 20);
+  const auto all = load_dataset(scratch_ / "digits");
+  const auto limited = load_dataset(scratch_ / "digits", 7);
+  auto first = labels_of(all.train);
+  first.resize(7);
+  EXPECT_EQ(labels_of(limited.train), first);
+  EXPECT_EQ(limited.train.inputs.bytes.data()[0], all.train.inputs.bytes.data()[0]);
+}
+
+TEST_F(Sources, TablesTextsAndArraysHaveValidationParts) {
+  for (const char* name : {"/train.csv", "/Valid.csv", "/test.csv"}) {
+    replace_file(folder_ + name, std::string("x,y\n1,0\n2,1\n3,1\n"));
+  }
+  auto table = request();
+  table.options.target = "y";
+  const auto rows = load_dataset(table);
+  EXPECT_EQ(rows.validation.size, 3);
+  EXPECT_EQ(rows.test.size, 3);
+  table.options.validation = 0.3;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { return load_dataset(table); }),
+      HasSubstr("has a validation part of 3 samples; leave out --validation"));
+  remove_all(folder_ + "/test.csv");
+  EXPECT_EQ(load_dataset(table).test.size, 3);
+
+  const std::string texts = scratch_ / "texts";
+  make_directories(texts);
+  for (const char* name : {"/train.txt", "/val.txt"}) {
+    replace_file(texts + name, std::string(200, 'a'));
+  }
+  EXPECT_EQ(load_dataset(texts).test.size, 3);
+
+  write("train_x", numbers(6));
+  write("train_y", classes({0, 1, 0, 1, 0, 1}));
+  write("x_val", numbers(4));
+  write("y_val", classes({0, 1, 0, 1}));
+  EXPECT_EQ(load_dataset(folder_).test.size, 4);
+  write("test_x", numbers(5));
+  write("test_y", classes({0, 1, 0, 1, 0}));
+  EXPECT_EQ(load_dataset(folder_).validation.size, 4);
+  EXPECT_EQ(load_dataset(folder_).test.size, 5);
 }
 
 TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
@@ -530,7 +693,7 @@ TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
   write_png(folder_ + "/test/a/0.png", draw_picture(8, 6, 3));
   EXPECT_THAT(
       error_of<DataError>([&] { return load_dataset(folder_); }),
-      HasSubstr("training images are 3x6x8, test images 3x8x6, expected equal sizes"));
+      HasSubstr("/test' are 3x8x6, training images 3x6x8, expected equal sizes"));
   auto resized = request();
   resized.options.image_size = "5x4";
   EXPECT_THAT(load_dataset(resized).test.inputs.shape, ElementsAre(3, 5, 4));

@@ -35,27 +35,27 @@ class Table : public testing::Test {
 
   DatasetSplits load_parts(
       const std::string& train, const std::string& test, const std::string& target,
-      bool wants_values = false) const {
+      WholeTargets whole = WholeTargets::automatic) const {
     replace_file(folder_ + "/train.csv", train);
     replace_file(folder_ + "/test.csv", test);
     DataRequest request(folder_);
     request.options.target = target;
-    request.wants_values = wants_values;
+    request.whole_targets = whole;
     return load_dataset(request);
   }
 
   // Loads a table as both parts.
   Dataset load(
       const std::string& text, const std::string& target,
-      bool wants_values = false) const {
-    return load_parts(text, text, target, wants_values).train;
+      WholeTargets whole = WholeTargets::automatic) const {
+    return load_parts(text, text, target, whole).train;
   }
 
   template <typename Error>
   std::string refusal(
       const std::string& text, const std::string& target,
-      bool wants_values = false) const {
-    return error_of<Error>([&] { load(text, target, wants_values); });
+      WholeTargets whole = WholeTargets::automatic) const {
+    return error_of<Error>([&] { load(text, target, whole); });
   }
 
   const Scratch scratch_;
@@ -123,7 +123,7 @@ TEST_F(Table, WholeNumbersAreClassesUnlessTheLossHasValues) {
   EXPECT_THAT(labels_of(classes), ElementsAre(0, 5, 2));
   EXPECT_EQ(classes.num_classes, 6);
   EXPECT_THAT(classes.class_names, IsEmpty());
-  const auto values = load(text, "y", true);
+  const auto values = load(text, "y", WholeTargets::values);
   EXPECT_THAT(values.targets.shape, ElementsAre(1));
   EXPECT_THAT(floats(values.targets), ElementsAre(0, 5, 2));
   EXPECT_EQ(values.num_classes, 1);
@@ -131,6 +131,46 @@ TEST_F(Table, WholeNumbersAreClassesUnlessTheLossHasValues) {
   for (const char* number : {"0.5", "-1", "16777216"}) {
     const auto others = load(text + "4," + number + "\n", "y");
     EXPECT_FALSE(others.has_classes()) << number;
+  }
+}
+
+// Returns a table with the targets 0, `step`, 2 * `step` and so on.
+std::string table_with_steps(int count, int step) {
+  std::string text = "x,y\n";
+  for (int i = 0; i < count; ++i) {
+    text += std::to_string(i) + "," + std::to_string(i * step) + "\n";
+  }
+  return text;
+}
+
+TEST_F(Table, ManyWholeNumbersWithGapsAreValuesUnlessTheLossHasClasses) {
+  const auto log_of = [&](const std::string& text, WholeTargets whole,
+                          bool has_classes) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(load(text, "y", whole).has_classes(), has_classes) << text;
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto automatic = WholeTargets::automatic;
+  EXPECT_THAT(
+      log_of(table_with_steps(21, 3), automatic, false),
+      AllOf(
+          HasSubstr(
+              "target column 'y' of '" + folder_ +
+              "' has 21 different whole numbers up to 60"),
+          HasSubstr("are values of a regression; for classes, set --loss "
+                    "cross_entropy")));
+  EXPECT_THAT(
+      log_of(table_with_steps(21, 1), automatic, true),
+      HasSubstr("up to 20, which are classes; for a regression, set --loss mse"));
+  // Few numbers are classes.
+  EXPECT_THAT(
+      log_of(table_with_steps(20, 3), automatic, true),
+      testing::Not(HasSubstr("different whole numbers")));
+  for (const auto& [whole, has_classes] :
+       {std::pair(WholeTargets::classes, true), {WholeTargets::values, false}}) {
+    EXPECT_THAT(
+        log_of(table_with_steps(21, 3), whole, has_classes),
+        testing::Not(HasSubstr("different whole numbers")));
   }
 }
 
@@ -159,7 +199,7 @@ TEST_F(Table, SeveralTargetColumnsAreValues) {
       refusal<ConfigError>(kTrain, "size,label"),
       AllOf(HasSubstr("'label'"), HasSubstr("numbers for several target columns")));
   EXPECT_THAT(
-      refusal<ConfigError>(kTrain, "label", true),
+      refusal<ConfigError>(kTrain, "label", WholeTargets::values),
       AllOf(HasSubstr("texts such as 'ape'"), HasSubstr("numbers for this loss")));
 }
 

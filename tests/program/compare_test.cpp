@@ -278,7 +278,7 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   recipe("mistyped", "epoch = 3\n");
   recipe("odd", "[tutorial]\nsecond = 3\n");
   recipe("uneven", "[tutorial]\nprocesses = [1, 2]\nminutes = [12.1]\n");
-  refused({"compare"}, 2, "recipes is required");
+  refused({"compare"}, 2, "RECIPES is missing, expected recipes: TOML files");
   refused({"compare", one, "--epoch", "1"}, 2, "--epochs");
   refused({"compare", one, "--limit", "x"}, 2, "'x' is not a whole number");
   refused({"compare", one, "--set", "lr"}, 2, "expected key=value");

@@ -55,8 +55,7 @@ struct DataOptions {
   ChannelValues std;
   // Augmentation of training images (parse_augmentation()).
   std::string augment;
-  // Number of samples to use from the training part and from the test part, starting
-  // with the first sample; 0: all.
+  // Number of samples to use from each part (limit_samples()); 0: all.
   int64_t limit = 0;
   Uneven uneven = Uneven::pad;
   Share share = Share::sampler;
@@ -131,7 +130,11 @@ struct DataOptions {
             "crop:PIXELS "
             "(shift by up to PIXELS), or flip,crop:PIXELS")
         .kept();
-    table.add("limit", &O::limit, "number of samples to use, from the first on; 0: all")
+    table
+        .add(
+            "limit", &O::limit,
+            "number of samples to use from each part: the first of IDX and CIFAR-10 "
+            "files and texts, otherwise samples at equal distances; 0: all")
         .between(0, kMany)
         .kept();
     // A resumed run may change `uneven`, because another number of ranks may require

@@ -22,11 +22,8 @@ namespace {
 
 constexpr int64_t kNanoseconds = 1'000'000'000;
 
-bool is_image_name(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a')
-                                          : letter;
-  });
+bool is_image_name(const std::string& file) {
+  const std::string name = lower_case(file);
   return ends_with(name, ".png") || ends_with(name, ".jpg") || ends_with(name, ".jpeg");
 }
 

@@ -53,6 +53,20 @@ INSTANTIATE_TEST_SUITE_P(
             "EmptyClassFolder", {"@/images/c", "no images", "remove it"},
             [](const Stage& stage) { fs::create_directory(stage / "images/c"); }),
         images(
+            "FolderAboveTheClassFolders",
+            {"@/images' has only the folder 'all'", "set --data to @/images/all"},
+            [](const Stage& stage) {
+              fs::rename(stage / "images", stage / "all");
+              fs::create_directory(stage / "images");
+              fs::rename(stage / "all", stage / "images/all");
+            }),
+        images(
+            "TestWithoutTrain", {"folder test and val, but no folder train"},
+            [](const Stage& stage) {
+              fs::rename(stage / "images/a", stage / "images/test");
+              fs::rename(stage / "images/b", stage / "images/val");
+            }),
+        images(
             "TextNamedPng", {"@/images/b/9.png", "expected a PNG or JPEG image"},
             [](const Stage& stage) { stage.write("images/b/9.png", "some text"); }),
         images(
@@ -190,7 +204,8 @@ INSTANTIATE_TEST_SUITE_P(
             [](const Stage&) {}),
         arrays(
             "ImageSize", {"--image-size", "28", "--nproc", "3", "--out", "@/out"}, 2,
-            {"image_size is '28'", "@/arrays", "NumPy arrays", "leave out --image-size"},
+            {"image_size is '28'", "@/arrays", "NumPy arrays",
+             "leave out --image-size"},
             [](const Stage&) {}),
         arrays(
             "DifferentLengths", {"--nproc", "3", "--out", "@/out"}, 1,
@@ -320,6 +335,16 @@ INSTANTIATE_TEST_SUITE_P(
               stage.write("tables/test.csv", "a,b,color,class\n1,2,green,1\n");
             },
             kOnlyErrors},
+        BadInputCase{
+            "TableForANetworkOfImages",
+            {"predict", "--checkpoint", "@/checkpoint", "--data", "@/table.csv",
+             "--out", "@/predictions.csv"},
+            2,
+            {"'@/table.csv' is a table", "trained on images of 1x28x28",
+             "change --data"},
+            checkpoint_and([](const Stage& stage) {
+              stage.write("table.csv", rows());
+            })},
         BadInputCase{
             "TextShorterThanASample",
             train({"--data", "@/short.txt", "--out", "@/out"}),

@@ -18,7 +18,11 @@ INSTANTIATE_TEST_SUITE_P(
             {"model", "@/nosuch.pt2"},
             1,
             {"@/nosuch.pt2", "check the path"}},
-        BadInputCase{"NoModelToPrint", {"model"}, 2, {"model is required"}},
+        BadInputCase{
+            "NoModelToPrint",
+            {"model"},
+            2,
+            {"MODEL is missing, expected net", "write tandem model MODEL"}},
         BadInputCase{
             "InputOfAModelToPrint",
             {"model", "net", "--input", "28x28"},

@@ -83,8 +83,7 @@ class Hosts {
     std::vector<std::string> words = {"ip", "netns", "exec", name(host)};
     if (!kept_.empty() && host > 0) {
       // `ip netns exec` has made a mount namespace for the command.
-      const std::string mount =
-          "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+      const std::string mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
       words = with(words, {"sh", "-c", mount, "sh", storage_of(host), kept_});
     }
     Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};

@@ -393,7 +393,7 @@ TEST_F(Restart, RejectsARangeOfHostsThatDoesNotFit) {
   const Arguments hosts = {"--master-port", "29500", "--nnodes"};
   EXPECT_THAT(
       refused(with(hosts, {"3:2", "--out", out()})),
-      HasSubstr("min_nnodes is 3, expected at most 2"));
+      HasSubstr("nnodes is 3:2, expected MIN:MAX with MIN at most MAX"));
   EXPECT_THAT(refused(with(hosts, {"2:3"})), HasSubstr("out is empty"));
   EXPECT_THAT(
       refused(with(
