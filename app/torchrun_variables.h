@@ -49,7 +49,8 @@ class TorchrunVariables {
   /// variables.
   static Variables none();
 
-  /// Logs the number of ranks and the used variables, if any.
+  /// If add_flags() used variables, logs them, the numbers of ranks and hosts, and this
+  /// host's number. Otherwise logs nothing.
   void announce(const LaunchOptions& options) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tandem::app {
 
-/// Arguments of `train` that are not settings of the run.
+/// Results of parse_train_arguments() that are not settings of the run.
 struct TrainExtras {
   // Settings of the resumed run that parse_train_arguments() used.
   EarlierSettings earlier;

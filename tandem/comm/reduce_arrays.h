@@ -12,8 +12,8 @@ namespace tandem {
 /// Reduces the arrays in `from`, of `count` elements each, and writes the result to
 /// each array in `to`. For a sum, to[j][i] = from[0][i] + from[1][i] + from[2][i] and
 /// so on. Elements are reduced in the order of `from`, and each sum is rounded to the
-/// dtype. On every CPU, results equal those of at::add_, at::minimum and at::maximum
-/// bit by bit.
+/// dtype. On every CPU, results have the same bits as those of at::Tensor::add_,
+/// at::minimum and at::maximum.
 ///
 /// An array may appear several times and in both lists. Different arrays do not
 /// overlap.

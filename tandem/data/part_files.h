@@ -18,7 +18,10 @@ struct PartFiles {
 /// the file "train" of this ending.
 [[nodiscard]] bool has_part_files(const std::string& path, const std::string& ending);
 
-std::string validation;
+/// Returns the files of a path for which has_part_files() returns true: the file
+/// itself, or the files of the parts in the folder. Files of a part are called train or
+/// training; val, valid or validation; test or testing; in upper or lower case. Throws
+/// DataError if a part has two files.
 [[nodiscard]] PartFiles part_files(const std::string& path, const std::string& ending);
 
 /// Returns the folders of the parts in a folder, with the names of part_files().

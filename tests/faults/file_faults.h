@@ -24,9 +24,10 @@ enum class FaultKind {
 };
 
 /// A fault in the file operations of a process. The library of this header replaces
-/// libc's functions for opening files to write, write, ftruncate, fsync, fdatasync,
-/// rename, unlink, remove, rmdir, mkdir and symlink. In a test that links the library,
-/// arm() sets the fault. If LD_PRELOAD loads the library, the environment variable
+/// these functions of libc: write, ftruncate, fsync, fdatasync, rename, renameat2,
+/// unlink, unlinkat, remove, rmdir, mkdir and symlink. It also replaces open and
+/// open64, which count only if they open a file for writing. In a test that links the
+/// library, arm() sets the fault. If LD_PRELOAD loads the library, the environment variable
 /// TANDEM_FILE_FAULT sets the fault, as "KIND OPERATION ERRNO FOLDER". KIND is the
 /// number of a FaultKind.
 struct FileFault {

@@ -94,12 +94,16 @@ class ShmOperation : public Work {
 
 // Collectives over shared memory, with the arguments of communicator.h.
 //
-// Sums are in rank order. If the tensors of all ranks are in shared memory, no data
-// are copied to chunks (ShmRankBlock). In all_reduce, each rank sums its slice of all
-// tensors and writes the sum to all tensors. In all_gather, each rank writes its part
-// to all outputs. Otherwise, each rank copies its data to shared memory chunk by
-// chunk. In all_reduce, each rank then sums a slice of every chunk, or the whole chunk
-// if there are two ranks or the tensor is small.
+// Values are reduced in rank order. A small operation sends its data in the
+// announcement (ShmAnnouncement). If the tensors of all ranks are in shared memory,
+// all_reduce and all_gather copy no data to chunks (ShmRankBlock):
+// - all_reduce: each rank reduces its slice of all tensors and writes the result to all
+//   tensors.
+// - all_gather: each rank writes its part to all outputs.
+//
+// Otherwise, each rank with data to send copies the data to its chunks. In all_reduce,
+// each rank then reduces a slice of every chunk, or the whole chunk if there are two
+// ranks or the tensor is small.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

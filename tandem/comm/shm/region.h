@@ -160,8 +160,9 @@ class ShmRegion {
   /// Creates a region. Other ranks attach to its address().
   static std::shared_ptr<ShmRegion> create(int size);
 
-  /// Maps another rank's region. Throws ConfigError with the reason, such as a rank of
-  /// another host or another user.
+  /// Maps the region with this address(), for a group of `size` ranks. Throws
+  /// ConfigError if this process cannot map the region, for example because its rank is
+  /// on another host or belongs to another user.
   static std::shared_ptr<ShmRegion> attach(const std::string& address, int size);
 
   ~ShmRegion();

@@ -32,8 +32,9 @@ ResizePlan plan_resize(const ImageSize& image, const ImageSize& target);
 /// Buffers only the rows that the next row of the result needs.
 class RowResizer {
  public:
-  /// `image` is the size of the rows that arrive. `planes` receives the result:
-  /// channels x height x width bytes. `channels` is 1 or 3.
+  /// `image` is the size of the decoded image, and `plan` the plan of its resize.
+  /// `channels` is 1 or 3. The result is written to `planes`: channels x height x width
+  /// bytes.
   RowResizer(
       const ImageSize& image, const ResizePlan& plan, int64_t channels,
       uint8_t* planes);

@@ -66,9 +66,9 @@ class Progress {
   /// Prints a line on rank 0.
   void say(const std::string& line);
 
-  /// Returns the stream on which lines were lost, and the reason, such as "standard
-  /// output: Broken pipe"; "" if no lines were lost. Also covers this process's log
-  /// lines on standard error.
+  /// Returns the stream that lost lines; "" if no lines were lost. For standard output,
+  /// adds the reason: "standard output: Broken pipe". For standard error, which also
+  /// has this process's log lines, returns "standard error".
   std::string lost() const;
 
  private:

@@ -95,7 +95,8 @@ class Reporter {
 
   /// Prints config.output.start_line and starts the clock.
   void start(int64_t samples_of_this_rank, int64_t total_samples);
-  /// Prints that this rank has converged.
+  /// Prints that this rank has converged: config.output.converged_line if this rank
+  /// prints reports. If the setting is empty, prints a default line, only on rank 0.
   void converged(const ReportPlace& place);
   /// Sets the training time of a test report, then writes the report to metrics.jsonl
   /// and prints it.
