@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -19,22 +20,32 @@ constexpr const char* kLabel = "rank state";
 constexpr const char* kStrategy = "strategy";
 
 // Returns the content of this rank's file, which rank 0 reads; "" if `hashes` has no
-// file of this rank. Collective.
+// file of this rank. Rank 0 has only one file at a time in memory. Collective.
 std::string read_rank_file(
     const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
     Communicator& comm) {
-  std::vector<std::string> files;
-  comm.on_rank_0(
-      [&] {
-        for (int rank = 0; rank < comm.size(); ++rank) {
-          const auto name = rank_file_name(rank, comm.size());
-          files.push_back(
-              hashes.count(name) > 0 ? read_file(checkpoint + "/" + name) : "");
-        }
-        return "";
-      },
-      kLabel);
-  return scatter_texts(files, kLabel, comm);
+  std::string mine;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto name = rank_file_name(rank, comm.size());
+    if (hashes.count(name) == 0) {
+      continue;
+    }
+    std::string file;
+    comm.on_rank_0(
+        [&] {
+          file = read_file(checkpoint + "/" + name);
+          return "";
+        },
+        kLabel);
+    if (rank == 0) {
+      mine = std::move(file);
+    } else if (comm.rank() == 0) {
+      send_text(file, rank, kLabel, comm);
+    } else if (comm.rank() == rank) {
+      mine = receive_text(0, kLabel, comm);
+    }
+  }
+  return mine;
 }
 
 }  // namespace
@@ -64,7 +75,9 @@ bool load_rank_file(
   const std::string name = rank_file_name(comm.rank(), comm.size());
   const std::string path = checkpoint + "/" + name;
   const auto listed = hashes.find(name);
-  const auto bytes = read_rank_file(checkpoint, hashes, comm);
+  const bool is_needed =
+      reduce_count(tensors.empty() ? 0 : 1, ReduceOp::max, kLabel, comm) > 0;
+  const auto bytes = is_needed ? read_rank_file(checkpoint, hashes, comm) : "";
   SafetensorsFile file;
   if (!tensors.empty() && listed != hashes.end()) {
     file = parse_rank_file(bytes, path, listed->second);

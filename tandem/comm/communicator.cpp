@@ -328,6 +328,9 @@ std::string Communicator::broadcast_text(
 
 std::string Communicator::on_rank_0(
     const std::function<std::string()>& action, const std::string& label) {
+  if (size_ == 1) {
+    return action();
+  }
   std::string text;
   std::string message;
   std::exception_ptr failure;

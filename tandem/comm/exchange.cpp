@@ -19,25 +19,6 @@ at::Tensor words_for(size_t bytes) {
   return at::zeros({static_cast<int64_t>((bytes + 7) / 8)}, at::kLong);
 }
 
-void send_text(
-    const std::string& text, int rank, const std::string& label, Communicator& comm) {
-  if (!text.empty()) {
-    const auto words = words_for(text.size());
-    std::memcpy(words.data_ptr(), text.data(), text.size());
-    comm.send(words, rank, kTextTag, label)->wait();
-  }
-}
-
-std::string receive_text(
-    int64_t bytes, int rank, const std::string& label, Communicator& comm) {
-  const auto size = static_cast<size_t>(bytes);
-  const auto words = words_for(size);
-  if (size > 0) {
-    comm.recv(words, rank, kTextTag, label)->wait();
-  }
-  return {static_cast<const char*>(words.data_ptr()), size};
-}
-
 }  // namespace
 
 std::vector<std::vector<int64_t>> exchange_numbers(
@@ -68,39 +49,39 @@ double reduce_number(
   return number.item<double>();
 }
 
+void send_text(
+    const std::string& text, int to, const std::string& label, Communicator& comm) {
+  const auto size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  comm.send(size, to, kTextTag, label)->wait();
+  if (!text.empty()) {
+    const auto words = words_for(text.size());
+    std::memcpy(words.data_ptr(), text.data(), text.size());
+    comm.send(words, to, kTextTag, label)->wait();
+  }
+}
+
+std::string receive_text(int from, const std::string& label, Communicator& comm) {
+  const auto size_of = at::zeros({1}, at::kLong);
+  comm.recv(size_of, from, kTextTag, label)->wait();
+  const auto size = static_cast<size_t>(size_of.item<int64_t>());
+  const auto words = words_for(size);
+  if (size > 0) {
+    comm.recv(words, from, kTextTag, label)->wait();
+  }
+  return {static_cast<const char*>(words.data_ptr()), size};
+}
+
 std::vector<std::string> gather_texts(
     const std::string& mine, const std::string& label, Communicator& comm) {
-  const auto sizes = exchange_numbers({static_cast<int64_t>(mine.size())}, label, comm);
   if (comm.rank() != 0) {
     send_text(mine, 0, label, comm);
     return {};
   }
   std::vector<std::string> texts = {mine};
   for (int rank = 1; rank < comm.size(); ++rank) {
-    const int64_t size = sizes[static_cast<size_t>(rank)][0];
-    texts.push_back(receive_text(size, rank, label, comm));
+    texts.push_back(receive_text(rank, label, comm));
   }
   return texts;
-}
-
-std::string scatter_texts(
-    const std::vector<std::string>& texts, const std::string& label,
-    Communicator& comm) {
-  const auto sizes = at::zeros({comm.size()}, at::kLong);
-  auto* size_of = sizes.data_ptr<int64_t>();
-  if (comm.rank() == 0) {
-    std::transform(texts.begin(), texts.end(), size_of, [](const auto& text) {
-      return static_cast<int64_t>(text.size());
-    });
-  }
-  comm.broadcast(sizes, 0, label)->wait();
-  if (comm.rank() != 0) {
-    return receive_text(size_of[comm.rank()], 0, label, comm);
-  }
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    send_text(texts[static_cast<size_t>(rank)], rank, label, comm);
-  }
-  return texts[0];
 }
 
 }  // namespace tandem

@@ -27,10 +27,11 @@ namespace tandem {
 [[nodiscard]] std::vector<std::string> gather_texts(
     const std::string& mine, const std::string& label, Communicator& comm);
 
-/// Returns this rank's text of the list that rank 0 passes, which has a text per rank.
-/// Other ranks' `texts` are ignored.
-[[nodiscard]] std::string scatter_texts(
-    const std::vector<std::string>& texts, const std::string& label,
-    Communicator& comm);
+/// Sends a text to another rank, which must call receive_text(). Only these two ranks
+/// take part; the calls block.
+void send_text(
+    const std::string& text, int to, const std::string& label, Communicator& comm);
+[[nodiscard]] std::string receive_text(
+    int from, const std::string& label, Communicator& comm);
 
 }  // namespace tandem

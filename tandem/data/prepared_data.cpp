@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -81,8 +82,8 @@ void write_error(
   write_pages(fd, text.c_str(), text.size() + 1);
 }
 
-// Writes the data set or an error. Writes nothing for samples of a mapped file, whose
-// pages processes share without a copy.
+// Writes the data set or an error. Writes nothing if a part has samples in a mapped
+// file, because processes share its pages without a copy.
 void read_into(int memory, const DataRequest& request, const Deadline& deadline) {
   const std::string key = prepared_data_key(request);
   DatasetSplits splits;
@@ -93,7 +94,10 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
   } catch (const DataError& error) {
     return write_error(memory, kDataError, key, error);
   }
-  if (!splits.train.inputs.is_mapped) {
+  const auto is_mapped = [&](auto part) {
+    return (splits.*part).inputs.is_mapped || (splits.*part).places;
+  };
+  if (std::none_of(std::begin(kParts), std::end(kParts), is_mapped)) {
     write_splits(memory, key, splits);
   }
 }

@@ -295,6 +295,14 @@ void HostAttempt::decide(HostEnding& verdict) {
     start_after_change(verdict);
   }
   verdict.reason += exclusions;
+  const int num_left = options_.nnodes - static_cast<int>(changes_.excluded().size());
+  if (verdict.again && num_left < options_.min_nnodes) {
+    verdict.again = false;
+    verdict.code = 1;
+    verdict.reason += fmt::format(
+        "; {} of {} hosts are left, expected at least {}", num_left, options_.nnodes,
+        options_.min_nnodes);
+  }
 }
 
 // Excludes hosts that cause starts without a step. Returns a text about these hosts.
@@ -316,14 +324,6 @@ std::string HostAttempt::exclude_hosts() {
 
 // Starts the ranks again because hosts have joined, left or are lost.
 void HostAttempt::start_after_change(HostEnding& verdict) const {
-  const int num_left = options_.nnodes - static_cast<int>(changes_.excluded().size());
-  if (num_left < options_.min_nnodes) {
-    verdict.code = 1;
-    verdict.reason = fmt::format(
-        "[launch] {} of {} hosts are left, expected at least {}", num_left,
-        options_.nnodes, options_.min_nnodes);
-    return;
-  }
   verdict.again = true;
   if (watch_->lost_host()) {
     verdict.reason += "; the ranks start again on the other hosts";
@@ -350,7 +350,9 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   }
   supervisor_.finish_output();
   // Checked after finish_output(), which also reads signals.
-  if (const int signal = stop_signal(); signal != 0 && ending.again) {
+  const int signal = stop_signal();
+  const bool cancels = signal != 0 && ending.again;
+  if (cancels) {
     ending.again = false;
     if (leaves()) {
       ending.code = kExitStopped;
@@ -359,7 +361,9 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
           options_.node_rank);
     }
   }
-  if (is_first() && options_.is_elastic() && !ending.again) {
+  if (is_first() && options_.nnodes > 1 && cancels) {
+    rendezvous_.cancel_next_attempt();
+  } else if (is_first() && options_.is_elastic() && !ending.again) {
     rendezvous_.end_run();
   }
   return ending;

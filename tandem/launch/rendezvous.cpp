@@ -39,6 +39,8 @@ constexpr Milliseconds kBetweenTries{200};
 constexpr Milliseconds kReplacement{20'000};
 // Time for which host 0 waits for more hosts after min_nnodes hosts have joined.
 constexpr Milliseconds kLastCall{3'000};
+// Longest time for which host 0 waits for launchers that must end.
+constexpr Milliseconds kGoodbye{2'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
 
@@ -104,6 +106,9 @@ std::unique_ptr<StoreClient> try_to_join(
     const LaunchOptions& options, const std::string& token, Attempt& attempt) {
   auto client =
       std::make_unique<StoreClient>(master_address(options), kBetweenTries, token);
+  if (client->has({kRunEnded})) {
+    throw RunEnded();
+  }
   Attempt begun = attempt_in(*client);
   if (begun.number < attempt.number || client->has({kRunOver})) {
     return nullptr;
@@ -263,13 +268,23 @@ Rendezvous::Rendezvous(
                       "{} {} {}", attempt.number, attempt.restarts,
                       fmt::join(attempt.excluded, " ")));
     if (options.is_elastic()) {
-      attempt.members = gather_members(options, *server);
-      server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));
+      choose_members(options);
     }
     if (options.token.insecure && attempt.number == 0) {
       warn_of_no_token(address);
     }
   }
+}
+
+void Rendezvous::choose_members(const LaunchOptions& options) {
+  attempt.members = {0};
+  try {
+    attempt.members = gather_members(options, *server);
+  } catch (const Error&) {
+    end_run();
+    throw;
+  }
+  server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));
 }
 
 std::vector<int> Rendezvous::newcomers() const {
@@ -283,8 +298,12 @@ std::vector<int> Rendezvous::newcomers() const {
   return found;
 }
 
+void Rendezvous::cancel_next_attempt() const {
+  end_run();
+  std::this_thread::sleep_for(kGoodbye);
+}
+
 void Rendezvous::end_run() const {
-  constexpr Milliseconds kGoodbye{2'000};
   server->set(kRunEnded, "");
   server->set(kRunOver, "0");
   const auto until = Clock::now() + kGoodbye;

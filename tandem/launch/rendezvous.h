@@ -75,6 +75,14 @@ struct Rendezvous {
   /// On host 0, ends the launchers of the newcomers, because no attempt follows. Waits
   /// for them, at most two seconds.
   void end_run() const;
+
+  /// Like end_run(), but for hosts that wait for the next attempt: waits two seconds,
+  /// in which their launchers connect again.
+  void cancel_next_attempt() const;
+
+ private:
+  // Waits on host 0 for the hosts of this attempt, and publishes their numbers.
+  void choose_members(const LaunchOptions& options);
 };
 
 }  // namespace tandem
