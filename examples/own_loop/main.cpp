@@ -7,6 +7,7 @@
 #include <torch/optim.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 int main(int argc, char** argv) {
   const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 1;
