@@ -73,11 +73,12 @@ class Restart : public testing::Test {
     }));
     return newest;
   }
-  // Returns the workers whose command lines have the mark, when there are `count`.
-  static std::vector<pid_t> workers(const std::string& mark, size_t count) {
+  // Returns the workers whose command lines have the marks, when there are `count`.
+  static std::vector<pid_t> workers(
+      const std::string& mark, size_t count, const std::string& other_mark = "") {
     std::vector<pid_t> found;
     EXPECT_TRUE(soon([&] {
-      found = workers_of(mark);
+      found = workers_of(mark, other_mark);
       return found.size() == count;
     }));
     found.resize(count);
@@ -297,6 +298,10 @@ struct ChangingRun {
   bool is_shared;
 };
 
+void PrintTo(const ChangingRun& run, std::ostream* out) {
+  *out << run.name;
+}
+
 class ChangingHosts : public RestartOnHosts,
                       public testing::WithParamInterface<ChangingRun> {
  protected:
@@ -307,10 +312,11 @@ class ChangingHosts : public RestartOnHosts,
                            "--batch-size", "8",   "--checkpoint-every", "7"};
     return begin_on(hosts, host, with(with(samples_.training(), run), flags));
   }
-  static std::vector<pid_t> ranks_of(int host) {
-    const std::string mark = "--node-rank" + std::string(1, '\0');
+  std::vector<pid_t> ranks_of(int host) const {
+    const std::string node_rank = "--node-rank" + std::string(1, '\0');
     return workers(
-        mark + std::to_string(host), static_cast<size_t>(GetParam().ranks_per_host));
+        out(), static_cast<size_t>(GetParam().ranks_per_host),
+        node_rank + std::to_string(host));
   }
 
   const CountedSamples samples_{scratch_ / "samples", 480};

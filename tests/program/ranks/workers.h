@@ -24,9 +24,10 @@ inline bool is_fork_server(const std::string& pid) {
          text_of("environ").find("TANDEM_FORK_SERVER=") != std::string::npos;
 }
 
-/// Returns the process ids of workers whose command line contains `mark`, without fork
-/// servers.
-inline std::vector<pid_t> workers_of(const std::string& mark) {
+/// Returns the process ids of workers whose command line contains both marks, without
+/// fork servers.
+inline std::vector<pid_t> workers_of(
+    const std::string& mark, const std::string& other_mark = "") {
   std::vector<pid_t> found;
   for (const auto& name : list_directory("/proc")) {
     const pid_t pid = std::atoi(name.c_str());
@@ -37,7 +38,8 @@ inline std::vector<pid_t> workers_of(const std::string& mark) {
     std::stringstream text;
     text << file.rdbuf();
     if (text.str().find("tandem-worker") != std::string::npos &&
-        text.str().find(mark) != std::string::npos && !is_fork_server(name)) {
+        text.str().find(mark) != std::string::npos &&
+        text.str().find(other_mark) != std::string::npos && !is_fork_server(name)) {
       found.push_back(pid);
     }
   }
