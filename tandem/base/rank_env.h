@@ -49,8 +49,8 @@ std::optional<std::string> get_env(const std::string& name);
 /// of range, or is missing although others are set.
 [[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
-/// Returns the variables that a launcher sets for one rank, as (name, value) pairs: the
-/// inverse of read_rank_env().
+/// Returns the variables that tandem's launcher sets for one rank, as (name, value)
+/// pairs. read_rank_env() reads them in the rank.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(
     const RankEnv& env);
 
@@ -62,7 +62,7 @@ bool is_loopback(const std::string& host);
 bool is_one_host(const RankEnv& env);
 
 /// Returns the number of CPUs that this process may use: the CPUs of its affinity, but
-/// at most the CPU quota of its control group.
+/// at most the CPU quota of its container (control groups, version 2), rounded up.
 int usable_cpus();
 
 }  // namespace tandem
