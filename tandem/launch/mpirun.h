@@ -10,7 +10,7 @@ enum class MpirunCores {
   // mpirun binds no rank to cores. The program sets each rank's number of threads
   // according to the number of ranks.
   shared,
-  // mpirun's default: if there are enough cores, each rank is bound to one core, and a
+  // mpirun's default: if there are enough cores, ranks are bound to cores, and a
   // waiting rank polls.
   bound,
 };
