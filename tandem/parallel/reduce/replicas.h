@@ -28,7 +28,7 @@ struct Drift {
 /// same result. Collective.
 Drift find_drift(Communicator& comm, ModelArenas& arenas);
 
-/// Broadcasts or averages buffers before an evaluation or a checkpoint, according to
+/// Broadcasts or averages buffers according to `how`. Does nothing for other values of
 /// `how`. Collective.
 void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
