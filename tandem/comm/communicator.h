@@ -114,8 +114,8 @@ class Communicator {
 
   /// Records operations, and the time for which they block the caller, in `trace` while
   /// it has a TraceSection. Groups that are later split from this group do the same. If
-  /// `trace` is null, nothing is recorded. `trace` must outlive all these groups, or
-  /// the next call of set_trace() for each of them.
+  /// `trace` is null, nothing is recorded. `trace` must exist until each of these
+  /// groups is destroyed or gets another trace.
   void set_trace(Trace* trace) {
     trace_ = trace;
   }
