@@ -83,8 +83,8 @@ constexpr std::chrono::milliseconds kReaderPatience(500);
 ///
 /// If a stop signal is pending or hurry_output() was called, this process has to stop,
 /// and saving a checkpoint has priority. If the reader then reads nothing for
-/// kReaderPatience, the call drops the rest of the text. Later calls do not wait until
-/// a reader reads again.
+/// kReaderPatience, the call drops the rest of the text. Until a reader reads again,
+/// later calls do not wait.
 ///
 /// Returns 0, or an errno if text was lost: ETIMEDOUT if the call dropped it.
 int write_output(int fd, const std::string& text);

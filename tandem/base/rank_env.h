@@ -16,8 +16,8 @@ struct RankEnv {
   int local_rank = 0;
   int local_world_size = 1;
   int node_rank = 0;
-  // Host and port at which other ranks reach rank 0. If `store` is set, the ranks meet
-  // at that address instead.
+  // Host and port at which other ranks reach rank 0. If `store` is set, the ranks find
+  // each other through that store instead.
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
   // Address of a rendezvous store that the launcher serves (store/store.h), or "".

@@ -115,8 +115,8 @@ class StoreClient {
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 
   /// Sends the greeting of this process. Throws ConfigError if the greeting does not
-  /// match those of other processes. If this ends the run, get() and wait() throw the
-  /// same error in all processes of the run.
+  /// match those of other processes. If this ends the run, get() and wait() of unset
+  /// keys throw the same error in all processes of the run.
   void greet(const Greeting& greeting);
 
   /// Sets the time for which a call waits for the server's answer, initially 30 s.

@@ -15,7 +15,7 @@ namespace tandem {
 
 /// Sends activations to the next stage and their gradients to the previous stage. Each
 /// micro-batch needs one message per direction, whose tag identifies the micro-batch.
-/// Receives block. A send blocks only if too many gradients are in transit.
+/// Receives block; sends normally do not.
 ///
 /// A stage first sends the dtype and shape of one sample's activations, once for
 /// training and once for evaluation. Afterwards, only the number of samples may change.
