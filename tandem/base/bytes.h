@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// Immutable bytes, in the memory of a vector or in a mapping that processes share.
+/// Immutable bytes, in the memory of a vector or in a mapped file (mapped_file.h).
 /// Copies share the memory, and the last copy frees it. Thread-safe.
 class Bytes {
  public:

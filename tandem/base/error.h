@@ -9,9 +9,9 @@ namespace tandem {
 
 /// Base class of all tandem errors.
 ///
-/// `what()` is one line: the part of tandem in brackets, the setting and the value
-/// found, the value expected, and the action to take. Control characters, which a
-/// damaged or hostile file may contain, are replaced with '?'.
+/// `what()` is one line. It usually has the part of tandem in brackets, the problem,
+/// and the action to take. Control characters, which a damaged or hostile file may
+/// contain, are replaced with '?'.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
@@ -24,8 +24,8 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// Error for a file that is missing or damaged, or that cannot be written. The program
-/// exits with code 1.
+/// Error for a file that is missing or damaged, or that cannot be read, written or
+/// locked. The program exits with code 1.
 class DataError : public Error {
  public:
   using Error::Error;
@@ -55,9 +55,9 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// Error of a run that saved a checkpoint and stopped because of a signal. The run can
-/// be continued with `--resume auto`. The program exits with kExitStopped on every rank
-/// and host.
+/// Error of a run that stopped because of a signal and can be continued, usually from a
+/// checkpoint (`--resume auto`). The program exits with kExitStopped on every rank and
+/// host.
 class StoppedError : public Error {
  public:
   using Error::Error;

@@ -27,7 +27,7 @@ class FileLock {
   /// Result of try_lock().
   enum class Result {
     locked,
-    // Another process has the lock.
+    // Another process has the lock, or had it a moment ago.
     taken,
     // The file cannot be opened; errno has the reason.
     no_file,

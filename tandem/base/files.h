@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// Throws DataError "cannot WHAT 'PATH'" with errno's reason and an action. `what` is a
-/// verb such as "write".
+/// Throws DataError "cannot WHAT 'PATH'" with errno's reason and, for common reasons,
+/// an action. `what` is a verb such as "write".
 [[noreturn]] void fail_on_file(const std::string& what, const std::string& path);
 
 /// Returns the content of a file. Throws DataError, with the path and the reason, if
@@ -24,8 +24,8 @@ std::string parent_of(const std::string& path);
 /// see either the old or the new file, never a part. The user's umask determines the
 /// mode of the new file.
 ///
-/// If `path` names a device, pipe or socket, such as /dev/stdout, `write` gets its
-/// descriptor instead.
+/// If `path` names a device, a pipe or a link in /dev, such as /dev/stdout, `write`
+/// gets its descriptor instead.
 ///
 /// Throws DataError on failure. If writing fails, the old file stays and the new file
 /// is removed. If only the rename cannot be flushed to disk, the new file is in place.
@@ -41,12 +41,13 @@ void write_all(int fd, const void* data, size_t size, const std::string& path);
 /// directory cannot be read.
 void remove_unfinished(const std::string& path);
 
-/// Creates a directory and its missing parents, and flushes the new entry to disk.
-/// Throws DataError if the directory cannot be created.
+/// Creates a directory and its missing parents, and flushes the directory's entry in
+/// its parent to disk. Throws DataError on failure.
 void make_directories(const std::string& path);
 
-/// Flushes a directory to disk, so that renames in it survive a power failure, if the
-/// file system supports that. Throws DataError if flushing fails.
+/// Flushes a directory to disk, so that renames in it survive a power failure. Does
+/// nothing if this user cannot read the directory or the file system cannot flush
+/// directories. Throws DataError if flushing fails.
 void sync_directory(const std::string& path);
 
 /// Removes a file, or a directory and its content. Ignores errors, such as a missing
@@ -79,7 +80,8 @@ bool has_cache_directory();
 std::string executable_path();
 
 /// Returns the path of a file that is installed with this program: in the program's
-/// folder, or in PREFIX/libexec/tandem. Returns "" if the file is in neither.
+/// folder, or in ../libexec/tandem relative to it. Returns "" if the file is in
+/// neither.
 std::string find_installed(const std::string& file);
 
 /// Returns the path of libtandem_cuda.so (comm/cuda/cuda_library.h), or of the library

@@ -11,11 +11,13 @@ namespace tandem {
 /// of the bytes removes the mapping. If another process shortens the file, an access
 /// after its new end kills this process (SIGBUS).
 ///
-/// Throws DataError with the path if the file is missing or is not a regular file.
+/// Throws DataError with the path if the file cannot be mapped, for example because it
+/// is missing or is not a regular file.
 Bytes map_file(const std::string& path);
 
 /// Maps the first `size` bytes of a descriptor into memory, read-only. The last copy of
-/// the bytes removes the mapping. Returns no bytes, and sets errno, if that fails.
+/// the bytes removes the mapping. Returns no bytes if `size` is 0 or the mapping fails;
+/// errno then has the reason of a failure.
 Bytes map_descriptor(int fd, size_t size);
 
 /// Makes the kernel start to read `size` bytes at `data`, a part of a mapped file.

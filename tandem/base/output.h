@@ -15,7 +15,7 @@ namespace tandem {
 ///
 /// tandem and LibTorch's transports may write to a connection that the other end has
 /// closed, and SIGPIPE would end the process. The destructor discards a pending
-/// SIGPIPE.
+/// SIGPIPE, unless SIGPIPE was already blocked before.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -83,7 +83,8 @@ constexpr std::chrono::milliseconds kReaderPatience(500);
 ///
 /// If a stop signal is pending or hurry_output() was called, this process has to stop,
 /// and saving a checkpoint has priority. If the reader then reads nothing for
-/// kReaderPatience, the call drops the rest of the text, and later calls do not wait.
+/// kReaderPatience, the call drops the rest of the text. Until a reader reads again,
+/// later calls do not wait.
 ///
 /// Returns 0, or an errno if text was lost: ETIMEDOUT if the call dropped it.
 int write_output(int fd, const std::string& text);
@@ -108,9 +109,9 @@ void reserve_standard_streams();
 int print_now(std::FILE* stream, const std::string& text);
 
 /// Ignores SIGPIPE in the whole process. Otherwise, SIGPIPE would end the process when
-/// a reader closes the process's output. Output for that reader is lost. Programs
-/// started by exec inherit the setting, so call this function only before starting
-/// tandem's own programs.
+/// a reader closes the process's output. Output for that reader is lost. Programs that
+/// this process starts inherit the setting, so do not call this function in a process
+/// that starts other programs than tandem's.
 void ignore_closed_readers();
 
 }  // namespace tandem

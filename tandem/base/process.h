@@ -58,7 +58,7 @@ class Process {
   /// Takes ownership of a running child and of the read ends of its pipes. A descriptor
   /// of -1 means that there is no pipe.
   Process(pid_t pid, int output_fd, int error_fd);
-  /// Kills and reaps the process if it still runs.
+  /// If the process still runs, kills its process group and reaps the process.
   ~Process();
   Process(Process&& other) noexcept;
   Process& operator=(Process&&) = delete;

@@ -16,7 +16,8 @@ struct RankEnv {
   int local_rank = 0;
   int local_world_size = 1;
   int node_rank = 0;
-  // Host and port at which other ranks reach rank 0. Unused if `store` is set.
+  // Host and port at which other ranks reach rank 0. If `store` is set, the ranks find
+  // each other through that store instead.
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
   // Address of a rendezvous store that the launcher serves (store/store.h), or "".
@@ -49,8 +50,8 @@ std::optional<std::string> get_env(const std::string& name);
 /// of range, or is missing although others are set.
 [[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
-/// Returns the variables that a launcher sets for one rank, as (name, value) pairs: the
-/// inverse of read_rank_env().
+/// Returns the variables that tandem's launcher sets for one rank, as (name, value)
+/// pairs. read_rank_env() reads them in the rank.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(
     const RankEnv& env);
 
@@ -62,7 +63,7 @@ bool is_loopback(const std::string& host);
 bool is_one_host(const RankEnv& env);
 
 /// Returns the number of CPUs that this process may use: the CPUs of its affinity, but
-/// at most the CPU quota of its control group.
+/// at most the CPU quota of its container (control groups, version 2), rounded up.
 int usable_cpus();
 
 }  // namespace tandem

@@ -26,8 +26,8 @@ void stop_on_sigusr1(bool stop);
 /// Returns the signal that requested a stop; 0 if there is none. Thread-safe.
 int stop_signal();
 
-/// Returns a signal that would stop the run (SIGINT, SIGTERM, SIGHUP or SIGQUIT), that
-/// is blocked and has arrived; 0 if there is none. Leaves the signal pending.
+/// Returns a blocked signal that has arrived and would stop the run: SIGINT, SIGTERM,
+/// SIGHUP or SIGQUIT. Returns 0 if there is none. Leaves the signal pending.
 /// Thread-safe.
 int pending_stop_signal();
 

@@ -28,7 +28,8 @@ struct Position {
   int64_t samples_in_epoch = 0;
 };
 
-/// The lowest test loss of a run so far.
+/// The lowest loss of a run's evaluations so far, on the validation part or, without a
+/// validation part, on the test part.
 struct BestTest {
   double loss = std::numeric_limits<double>::infinity();
   // Step of the evaluation with this loss; -1 before the first evaluation.
@@ -72,7 +73,7 @@ struct CheckpointContent {
 struct KeptCheckpoints {
   // Number of newest checkpoints to keep; 0: all.
   int64_t newest = 0;
-  // True: also keep the checkpoint with the lowest test loss (BestTest). The link
+  // True: also keep the checkpoint with the lowest loss (BestTest). The link
   // DIRECTORY/best points to this checkpoint.
   bool best = false;
 };
@@ -91,10 +92,10 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
-/// Returns a checkpoint with all tensors of its files, in main memory. Rank 0 reads the
-/// files and sends them to the other ranks, whose hosts need not have them. Each rank
-/// checks the hashes of the files. Collective. Throws the
-/// DataErrors of load_checkpoint().
+/// Returns a checkpoint with all tensors of its two main files, in main memory. Rank 0
+/// reads the files and sends them to the other ranks, whose hosts need not have them.
+/// Each rank checks the hashes of the files. Collective. Throws the DataErrors of
+/// load_checkpoint().
 [[nodiscard]] CheckpointContent read_checkpoint(
     const std::string& path, Communicator& comm);
 

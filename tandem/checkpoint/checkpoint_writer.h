@@ -68,7 +68,7 @@ class CheckpointWriter {
   std::condition_variable changed_;
   // Next save for the thread; not valid if there is no save.
   std::packaged_task<std::string()> task_;
-  // True if the thread ends after its next task.
+  // True if the thread ends when it has no task.
   bool ends_ = false;
   // One thread for all saves, because a new thread would start with the priority of the
   // training thread.

@@ -43,7 +43,7 @@ struct TrainReport {
   double train_seconds = 0;
 };
 
-/// Result of an evaluation, and a test line of metrics.jsonl.
+/// Result of an evaluation, and its line in metrics.jsonl.
 struct TestReport {
   // Position of the evaluation in the run: index of the epoch (from 0), number of
   // optimizer steps since the run began, and number of samples that all ranks processed
@@ -60,8 +60,8 @@ struct TestReport {
   // Metric of the loss, and its value on the samples.
   const Metric* metric = &kAccuracy;
   double metric_value = 0;
-  // Number of correct samples, or 0 if the metric is not a percentage, and number
-  // of all evaluated test samples. If a sample has several targets, numbers of targets.
+  // Number of correct samples, or 0 if the metric is not a percentage, and number of
+  // all evaluated samples. If a sample has several targets, numbers of targets.
   int64_t correct = 0;
   int64_t count = 0;
 
@@ -123,12 +123,11 @@ struct Summary {
   std::map<std::string, std::vector<double>> measurements;
 };
 
-/// Writes the files of a run: config.toml, environment.json, metrics.jsonl,
-/// summary.json, checkpoints/, and a copy of a network file (network_file.h). With
+/// Writes the files of a run except its checkpoints: config.toml, environment.json,
+/// metrics.jsonl, summary.json, and a copy of a network file (network_file.h). With
 /// config.output.tensorboard, also writes tensorboard/, an event file with the numbers
-/// in the training and test lines of metrics.jsonl. Rank 0 owns the directory. If the
-/// path is "", as on all other ranks, nothing is written. Each TOML and JSON file has a
-/// format_version.
+/// in the lines of metrics.jsonl. Rank 0 owns the directory. If the path is "", as on
+/// all other ranks, nothing is written. Each TOML and JSON file has a format_version.
 class RunDirectory {
  public:
   /// Creates the directory and writes config.toml, environment.json and the copy of the

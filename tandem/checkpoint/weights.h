@@ -11,8 +11,8 @@ namespace tandem {
 
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
 /// of Python's torch.save(model.state_dict(), path) (torch_file.h). The format is
-/// detected from the content, not from the name (weights_format.h). Removes the prefix
-/// "module." that PyTorch's DistributedDataParallel adds to the tensors' names.
+/// detected from the content, not from the name (weights_format.h). If all names begin
+/// with "module.", the prefix of PyTorch's DistributedDataParallel, removes it.
 ///
 /// Throws DataError if the file is damaged or has another format. A file of a
 /// checkpoint counts as damaged if its hash is missing.
@@ -26,7 +26,7 @@ namespace tandem {
 /// Throws the errors of read_weights(). Also throws ConfigError with the first tensor
 /// that does not match `skip` and is missing, has another shape, or is only in the file
 /// (as with strict=True). Also throws ConfigError with the first pattern of `skip` that
-/// matches no tensor of the model and of the file.
+/// matches no tensor of the model or of the file.
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip = {});

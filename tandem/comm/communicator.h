@@ -30,9 +30,9 @@ class Work {
 
   /// Blocks until the operation has ended. A timeout of zero means the group's timeout.
   ///
-  /// If the tensors are on a device and `timeout` is zero, the call does not block.
-  /// Instead, work that is later added to the device's current stream waits for the
-  /// operation.
+  /// If the tensors are on a device and `timeout` is zero, the call may return before
+  /// the operation has ended. Work that is later added to the device's current stream
+  /// then waits for the operation.
   ///
   /// Throws CommError if the operation failed or timed out; the group is then unusable.
   virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
@@ -77,13 +77,12 @@ struct CommStats {
 
 /// A group of ranks that compute together.
 ///
-/// All ranks must make the same calls in the same order. A call starts an operation and
-/// returns immediately or after a short wait. The operation can run in parallel with
-/// the caller until wait(). Tensors are contiguous and have equal dtypes and sizes on
-/// all ranks. In a group of one rank the operations at most copy `input` to `output`,
-/// so callers need no special case. Equal tensors give results with equal bits in every
-/// run. The header of each backend states whether results depend on how a buffer is
-/// divided.
+/// All ranks must make the same collective calls in the same order. A call starts an
+/// operation and returns immediately or after a short wait. The operation can run in
+/// parallel with the caller until wait(). Tensors are contiguous and have equal dtypes
+/// and sizes on all ranks. In a group of one rank the collectives at most copy `input`
+/// to `output`, so callers need no special case. Equal tensors give results with equal
+/// bits in every run. The header of each backend describes the order of summation.
 ///
 /// Only one thread may call at a time. `label` names an operation in errors.
 ///
@@ -115,8 +114,8 @@ class Communicator {
 
   /// Records operations, and the time for which they block the caller, in `trace` while
   /// it has a TraceSection. Groups that are later split from this group do the same. If
-  /// `trace` is null, nothing is recorded. `trace` must outlive all these groups, or
-  /// the next call of set_trace() for each of them.
+  /// `trace` is null, nothing is recorded. `trace` must exist until each of these
+  /// groups is destroyed or gets another trace.
   void set_trace(Trace* trace) {
     trace_ = trace;
   }
@@ -159,8 +158,8 @@ class Communicator {
   /// Waits until all ranks have called barrier().
   void barrier(const std::string& label = "");
 
-  /// Returns the device of the operations' tensors and of tensors that the group
-  /// creates.
+  /// Returns the device of tensors that the group creates. Operations accept tensors on
+  /// this device, and possibly on other devices (takes()).
   virtual at::Device device() const {
     return at::kCPU;
   }

@@ -56,8 +56,8 @@ struct FieldBase {
   // Former recipe key, which is still accepted; "" for none.
   std::string old_name;
 
-  // Regular expression that matches the values of a choice that are not in `words`; ""
-  // for none.
+  // Regular expression that matches all values of a choice that are not in `words`; ""
+  // if there are no such values. It may also match values in `words`.
   std::string pattern;
   // Endings of the paths that are values of a choice, such as ".pt2"; empty if no path
   // is a value. The path may differ between hosts, and a resumed run may have another
@@ -114,8 +114,8 @@ const std::vector<Field>& config_fields();
 /// `where` is the location of the name in the error, such as "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
-/// Sets a field from text. Throws ConfigError with `where` if the text is not a value
-/// of the field.
+/// Sets a field from text. Throws ConfigError with `where` if the text does not have
+/// the field's type or is not one of its choices. check_fields() checks ranges.
 void set_field(
     RunConfig& config, const Field& field, const std::string& text,
     const std::string& where);
@@ -124,7 +124,8 @@ void set_field(
 std::string to_toml(const RunConfig& config, const Field& field);
 
 /// Throws ConfigError if a number is out of range. Also throws it if a setting has a
-/// value other than the default, but has no effect with the values of other settings.
+/// value other than the default, but has no effect with the value of the setting that
+/// it needs (FieldBase::needs).
 void check_fields(const RunConfig& config);
 
 /// Checks the settings of one struct, as check_fields() does. The struct is

@@ -11,7 +11,8 @@
 
 namespace tandem {
 
-/// A tensor and the name that Python's state_dict() gives it.
+/// A tensor and its name. A tensor of a model has the name that Python's state_dict()
+/// gives it.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
@@ -99,9 +100,9 @@ class ArenaLayout {
   std::vector<Segment> segments_;
 };
 
-/// Allocates the memory of a segment: a flat tensor of `segment.numel` zeros.
-/// `name` is the name of the arena ("parameters", "gradients", ...), `index` the index
-/// of the segment.
+/// Allocates the memory of a segment: a flat tensor of `segment.numel` zeros, or an
+/// empty tensor for a segment without memory (Arena::holds()). `name` is the name of
+/// the arena ("parameters", "gradients", ...), `index` the index of the segment.
 using ArenaAllocator = std::function<at::Tensor(
     const std::string& name, int64_t index, const Segment& segment)>;
 
@@ -122,7 +123,7 @@ using ArenaAllocator = std::function<at::Tensor(
     std::function<void(const std::string& name, int64_t index, int fd)> created = {});
 
 /// Maps the shared memory of `fd` and returns it as a flat tensor. Closes `fd`. Throws
-/// DataError if the memory is smaller than the segment.
+/// DataError if the memory cannot be mapped or is smaller than the segment.
 [[nodiscard]] at::Tensor map_shared(int fd, const Segment& segment);
 
 /// Memory for the tensors of an ArenaLayout: one buffer per segment. Views share this
@@ -220,7 +221,7 @@ class ModelArenas {
   const std::vector<at::Tensor>& tensors() const {
     return tensors_;
   }
-  /// Returns the device of the first parameter; the CPU if there is none.
+  /// Returns the device of the first segment of parameters(); the CPU if there is none.
   at::Device device() const;
 
   /// Returns the parameters, then the buffers, each in order of registration.

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Sums over batches: the loss, the metric of the loss, and the number of samples that
+/// Sums over batches: the loss, the metric of the loss, and the number of targets that
 /// count in the loss. They cover the batches of this rank or, after a reduction, of all
 /// ranks.
 ///

@@ -22,8 +22,8 @@ struct FailureReport {
 };
 
 /// File in memory to which the processes that this program starts write their errors. A
-/// launcher makes one file for its ranks; `tandem compare`, `plan` and `bench` make one
-/// file for each program that they start. The object must outlive the processes.
+/// launcher makes one file for its ranks; a command such as `tandem compare` makes one
+/// file for each program that it starts. The object must outlive the processes.
 class FailureFile {
  public:
   FailureFile();

@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-/// Completes the error files of ranks that have ended. `endings` and `reports` are in
+/// Completes the error files of ranks that have failed. `endings` and `reports` are in
 /// order of time. `first_rank` is the rank with local rank 0.
 ///
-/// Adds to `reports` the messages of error files that programs wrote. Writes the
-/// missing error files of ranks that the launcher did not stop. If a file cannot be
-/// written, logs a warning.
+/// If a rank has written an error file but no report, adds its message to `reports`.
+/// Writes the missing error files of ranks that the launcher did not stop. If a file
+/// cannot be written, logs a warning.
 void complete_error_files(
     const LogDirectory& logs, int first_rank,
     const std::vector<Supervisor::Ending>& endings,

@@ -27,9 +27,9 @@ class HostAttempt {
   /// Waits for other hosts as Rendezvous does, and throws its errors. Blocks the
   /// signals that stop a run (Supervisor). The arguments must outlive the object.
   ///
-  /// `token` is null on one host. `logs` is null if there are no log files. On host 0,
-  /// `restarts` and `changes` decide whether the ranks start again, and `status` gets
-  /// the statuses of all ranks once a second.
+  /// `token` is null if the run has one host. `logs` is null if the ranks get no
+  /// services of torchrun. On host 0, `restarts` and `changes` decide whether the ranks
+  /// start again, and `status` gets the statuses of all ranks once a second.
   HostAttempt(
       const LaunchOptions& options, const TokenFile* token, Meeting meeting,
       Restarts& restarts, HostChanges& changes, LogDirectory* logs,

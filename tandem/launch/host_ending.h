@@ -70,8 +70,8 @@ const Supervisor::Ending* first_failure(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when);
 
-/// Returns the most likely Cause, the exit code, and a line that names rank, process
-/// and signal. `endings` and `reports` are in order of time.
+/// Returns the most likely Cause, the exit code, and a line that describes the cause.
+/// `endings` and `reports` are in order of time.
 HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when);

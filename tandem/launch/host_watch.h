@@ -22,7 +22,7 @@ constexpr const char* kRunOver = "launch/over";
 /// Coordinates the launchers of a run's hosts through the store of host 0. If the ranks
 /// of one host fail, or one host does not answer for `timeout`, all launchers end their
 /// ranks. All launchers report the same reason, which host 0 selects. In a run on one
-/// host, the object does nothing.
+/// host, the object only calls the argument `decide` of agree().
 ///
 /// Until all hosts have joined, the launchers log the numbers of the missing hosts
 /// (wait_notice.h).

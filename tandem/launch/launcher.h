@@ -47,7 +47,7 @@ struct LaunchOptions {
   std::string backend;
   // Name of the run, "" for none. Hosts with another name are rejected.
   std::string run;
-  // Token without which a process cannot join the run.
+  // Settings of the token that a process needs to join a run on several hosts.
   TokenOptions token;
 
   // True if host 0 listens on all its interfaces, not only on the interface of
@@ -66,8 +66,8 @@ struct LaunchOptions {
 
   // Seconds between SIGTERM and SIGKILL after a rank failed.
   double grace_seconds = 5;
-  // Seconds between SIGTERM and SIGKILL after a signal stopped the launcher; negative:
-  // grace_seconds.
+  // Seconds between the forwarded signal and SIGKILL after a signal stopped the
+  // launcher; negative: grace_seconds.
   double stop_grace_seconds = -1;
 
   // Timeout, in seconds, of the waits before ranks are started. Host 0 waits until
@@ -94,8 +94,7 @@ struct LaunchOptions {
   // such socket.
   std::string out;
 
-  // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of
-  // ranks on this host.
+  // Number of CPU threads of each rank; 0: the default of rank_variables().
   int64_t threads = 0;
 
   // Additional environment variables for the ranks.
@@ -121,9 +120,10 @@ struct LaunchOptions {
 
 /// Starts the ranks of this host, forwards their output and the launcher's signals, and
 /// returns when all ranks have exited with 0. If a rank fails, all ranks are ended, and
-/// started again as often as `max_restarts` allows (launch/restarts.h). If the launcher
-/// of a host other than 0 is lost, the other launchers wait for its replacement. No
-/// rank outlives the call; if the launcher is killed, the kernel kills the ranks.
+/// started again as often as `max_restarts` allows (launch/restarts.h). If a host other
+/// than host 0 is lost, a restart waits for a new launcher with its number, unless the
+/// hosts may change. No rank outlives the call; if the launcher is killed, the kernel
+/// kills the ranks.
 ///
 /// Signals and grace periods work even if no process reads the launcher's output. The
 /// launcher then stores 1 MiB of output, and ranks that write more have to wait. If the

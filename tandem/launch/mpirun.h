@@ -7,10 +7,10 @@ namespace tandem {
 
 /// Placement of ranks on cores by mpirun.
 enum class MpirunCores {
-  // mpirun binds no rank to cores. The program sets each rank's number of threads
-  // according to the number of ranks.
+  // mpirun binds no rank to cores. The started program has to choose each rank's number
+  // of threads.
   shared,
-  // mpirun's default: if there are enough cores, each rank is bound to one core, and a
+  // mpirun's default: if there are enough cores, ranks are bound to cores, and a
   // waiting rank polls.
   bound,
 };

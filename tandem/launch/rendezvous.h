@@ -18,8 +18,8 @@ struct Attempt {
   int restarts = 0;
   // Numbers of the hosts that may not take part.
   std::vector<int> excluded;
-  // Numbers of the hosts that take part, in ascending order. Rendezvous sets this
-  // member.
+  // Numbers of the hosts that take part, in ascending order; empty until they are
+  // known.
   std::vector<int> members;
 };
 
@@ -35,8 +35,9 @@ struct Meeting {
   bool is_over = false;
 };
 
-/// Connects the launcher of this host to host 0. On host 0, waits until its own name
-/// resolves. On other hosts, waits until the launcher of host 0 answers.
+/// Connects the launcher of this host to host 0, if LaunchOptions::timeout_seconds or
+/// restarts require waiting for host 0. On host 0, waits until its own name resolves.
+/// On other hosts, waits until the launcher of host 0 answers.
 ///
 /// If ranks can be restarted, other hosts also wait for an attempt of which this host
 /// is a member. The number of the attempt is `next.number` or higher; the result

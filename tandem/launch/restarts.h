@@ -23,8 +23,8 @@ int restart_count();
 /// launchers: after a failure, or because hosts joined or left.
 bool is_started_again();
 
-/// Returns the reasons for the restarts of this process's run, in order. The launcher
-/// passes them in an environment variable.
+/// Returns the reasons for the latest restarts of this process's run, in order. The
+/// launcher of host 0 passes them to its ranks in an environment variable.
 std::vector<std::string> restart_causes();
 
 /// Returns the environment variable that passes the number of an attempt, from 0, to
@@ -58,8 +58,8 @@ class Restarts {
   }
 
   /// Returns the time to wait before the next start. It is 0 if the last attempt made
-  /// steps and failed at another step than the attempt before. Otherwise it is 1 s, 2
-  /// s, 4 s and so on, at most 60 s.
+  /// steps and failed at another step, or for another reason, than the attempt before.
+  /// Otherwise it is 1 s, 2 s, 4 s and so on, at most 60 s.
   std::chrono::seconds delay() const;
 
   /// Returns the environment variables that pass the restarts to the ranks: their

@@ -31,8 +31,8 @@ class Supervisor {
     // True if the supervisor was stopping the ranks when this rank ended. If SIGKILL
     // ended the rank, true only if the supervisor had sent SIGKILL.
     bool stopped_by_us = false;
-    // True if the rank was suspended (SIGSTOP) when the first rank failed. A suspended
-    // rank does not take part in the run.
+    // True if the rank was suspended (SIGSTOP) when the supervisor ended the ranks
+    // because of a failure. A suspended rank does not take part in the run.
     bool was_stopped = false;
     // Time at which the supervisor noticed the end.
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now();

@@ -72,9 +72,10 @@ class Strategy {
       : options_(std::move(options)), parts_(parts) {}
   virtual ~Strategy() = default;
 
-  /// Compares the ranks' layouts, then copies rank 0's parameters, buffers and
-  /// optimizer state to all ranks. In a pipeline, copies them from the first replica to
-  /// the other replicas. Collective; call it after loading a checkpoint.
+  /// Checks that the ranks' models match, and copies rank 0's parameters, buffers and
+  /// optimizer state to the ranks that need them. In a pipeline, copies them from the
+  /// first replica to the other replicas. Collective; call it after loading a
+  /// checkpoint.
   virtual void start() = 0;
 
   /// Copies rank 0's parameters to ranks whose parameters have diverged. Collective.
@@ -88,7 +89,8 @@ class Strategy {
   /// takes part in the collective operations.
   ///
   /// Returns the sums of the loss, its metric and the samples over this rank's batches.
-  /// The sums are empty on a stage that computes no loss.
+  /// The sums are empty on a rank that computes no loss, except that an asynchronous
+  /// parameter server returns the sums that workers sent.
   virtual StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
 

@@ -15,8 +15,8 @@ struct InterfaceAddress {
 /// Returns all addresses of this machine, including the loopback interface.
 std::vector<InterfaceAddress> interface_addresses();
 
-/// Limits which addresses can connect to ports that this process opens while the object
-/// exists.
+/// Limits which addresses can connect to ports that this process opens after the object
+/// was constructed.
 ///
 /// Use it for libraries that accept every connection as a rank. `apply()` attaches a
 /// kernel filter to the listening TCP sockets that did not exist when the object was

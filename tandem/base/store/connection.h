@@ -29,8 +29,8 @@ class StoreConnection {
   void receive();
 
   /// Moves the next frame from the input to `frame`. Returns false while no frame is
-  /// complete, while a get or wait is pending, and while too many answers wait to be
-  /// sent.
+  /// complete, while a get or wait is pending, while too many answers wait to be sent,
+  /// and when the connection is to be closed.
   bool next_frame(std::string& frame);
 
   /// Queues an answer.

@@ -25,8 +25,9 @@ namespace tandem::store_protocol {
 // client sends requests, one at a time, and the server answers each with one frame. A
 // process that takes part in a run sends Operation::greet first. If the greeting does
 // not match those of other processes, the reply is Status::refused with a message. If
-// ranks are missing at that time, the run ends. The server then sends the same reply
-// to all later greetings, and to all get and wait requests for keys that are not set.
+// ranks are missing at that time, the run normally ends (see
+// StoreServer::refuse_only_launchers()). The server then sends the same reply to all
+// later greetings, and to all get and wait requests for keys that are not set.
 //
 //   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 //             then each)
@@ -40,7 +41,7 @@ constexpr uint32_t kMostTexts = 4096;
 /// its key and of its value, plus kEntryBytes.
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
-/// Timeout of a handshake.
+/// The server's timeout of a handshake.
 constexpr std::chrono::seconds kGreetTime{5};
 /// Maximum number of connections whose handshake is not complete. If there are more,
 /// the server closes the oldest of these connections.
@@ -63,8 +64,8 @@ enum class Operation : uint8_t {
 /// Status of an answer.
 enum class Status : uint8_t {
   ok = 0,
-  // The request timed out. The value names the ranks that have not joined; "" if all
-  // ranks have joined.
+  // The request timed out. The value names the ranks that have not joined; "" if no
+  // rank is known to be missing.
   timed_out = 1,
   bad_request = 2,
   // The client's proof is wrong. Only in the handshake.

@@ -16,13 +16,14 @@
 namespace tandem {
 
 // The rendezvous store is a small key-value table. Ranks use it to find each other
-// before they have a communicator, and to report why they failed. The launcher runs
-// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
-// server.
+// before they have a communicator, and to report why they failed. tandem's launcher
+// runs the server, which therefore outlives every rank. Without tandem's launcher, rank
+// 0 runs the server.
 //
 // Addresses are "unix:PATH" (one host; the path's folder should be private) or
-// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
-// must know the same token (token.h). protocol.h describes the wire protocol.
+// "tcp:HOST:PORT". By default, TCP listens only on HOST's address (ListenOn). Server
+// and client must know the same token (token.h). protocol.h describes the wire
+// protocol.
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -42,8 +43,7 @@ class StoreServer {
   /// know `token` are rejected in the handshake. `own` is the greeting of this process,
   /// with which the greetings of clients are compared.
   ///
-  /// Throws ConfigError if the address has another form or is in use. Throws CommError
-  /// if the host name does not resolve within `timeout`.
+  /// Throws the errors of listen_at().
   explicit StoreServer(
       const std::string& address, const std::string& token = "",
       Milliseconds timeout = {}, ListenOn on = ListenOn::host,
@@ -59,7 +59,7 @@ class StoreServer {
   }
 
   /// Makes the server refuse only the launcher if a launcher's greeting does not match.
-  /// Before this call, such a greeting also ends the run.
+  /// Without this call, such a greeting also ends the run if ranks are missing.
   void refuse_only_launchers();
 
   /// Makes the server log the missing ranks while other ranks wait for them
@@ -115,7 +115,8 @@ class StoreClient {
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 
   /// Sends the greeting of this process. Throws ConfigError if the greeting does not
-  /// match those of other processes; get() and wait() then throw this error too.
+  /// match those of other processes. If this ends the run, get() and wait() of unset
+  /// keys throw the same error in all processes of the run.
   void greet(const Greeting& greeting);
 
   /// Sets the time for which a call waits for the server's answer, initially 30 s.

@@ -8,14 +8,14 @@
 namespace tandem {
 
 // The token is the text of a file that only this user can read. A process needs it to
-// join a run over TCP. The token is never sent (handshake.h), and appears on no
-// command line and in no environment variable.
+// join a run over TCP, unless the run is insecure. The token is never sent
+// (handshake.h), and appears on no command line and in no environment variable.
 
 /// Settings that determine the token of a run.
 struct TokenOptions {
   // Path of the token file; "": the path in TANDEM_TOKEN_FILE.
   std::string file;
-  // True if ranks on several hosts may join the run without a token.
+  // True if every process that reaches the run may join it without a token.
   bool insecure = false;
 };
 
@@ -26,7 +26,7 @@ std::string read_token(const std::string& path);
 
 /// The token file of a run whose ranks connect over TCP.
 ///
-/// It is the file that `options` or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
+/// It is the file that TokenOptions or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
 /// are on this host, it is a file in a private directory of this user below $TMPDIR or
 /// /tmp. The directory is removed when the user's last TokenFile, in any process, is
 /// destroyed. So keep the object as long as ranks may join.

@@ -11,8 +11,9 @@ namespace tandem {
 ///
 /// Tensors in main memory are sent over `host`, tensors on a device over `on_device`
 /// (comm/cuda/nccl.h). If `on_device` is null, tensors on a device are copied to main
-/// memory and sent over `host`. Each operation then waits for the device twice: when it
-/// starts, and in wait(). The device may be of any type, and ranks may share it.
+/// memory and sent over `host`. An operation then waits for the device when it copies
+/// from the device, at its start, or to the device, in wait(). The device may be of any
+/// type, and ranks may share it.
 ///
 /// Both groups must have the same ranks in the same order. device() of the result is
 /// the CPU.

@@ -26,8 +26,8 @@ namespace tandem {
 /// CommStats::waited_seconds.
 ///
 /// The ranks find each other through `store` and `name`, as in make_shm_communicator().
-/// Returns `world` if no two ranks are on one host, or if ranks of a host cannot share
-/// memory; rank 0 then logs the reason. Collective over `world`.
+/// Returns `world` if no two ranks are on one host. Also returns `world` if ranks of a
+/// host cannot share memory; rank 0 then logs the reason. Collective over `world`.
 ///
 /// Source: two-level reduction as in Open MPI's HAN (Luo et al., "HAN: a Hierarchical
 /// AutotuNed Collective Communication Framework", CLUSTER 2020).

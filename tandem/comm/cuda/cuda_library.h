@@ -42,8 +42,8 @@ struct CudaVersions {
 };
 
 /// Functions of libtandem_cuda.so. Only this library is compiled with CUDA's headers.
-/// Loading it also loads LibTorch's CUDA operators. All functions are thread-safe and
-/// throw std::exception with CUDA's message.
+/// Loading it also loads LibTorch's CUDA operators. All functions are thread-safe. On
+/// failure they throw a std::exception with CUDA's or LibTorch's message.
 struct CudaLibrary {
   /// Returns the GPUs that this process can use. The call initializes CUDA, so do not
   /// call it before a fork: a child process cannot use CUDA after its parent has
@@ -82,7 +82,7 @@ const CudaLibrary& load_cuda_library();
 
 /// Returns a placement on a GPU, and makes the GPU the calling thread's current device.
 ///
-/// Throws ConfigError if there is no such GPU.
+/// Throws ConfigError if there is no such GPU or it cannot be used.
 Placement cuda_placement(const CudaLibrary& cuda, int index, const CudaFacts& facts);
 
 }  // namespace tandem

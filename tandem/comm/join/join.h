@@ -21,16 +21,15 @@ struct JoinedRun {
   std::optional<TokenFile> token;
   // Server of the store; only set on rank 0, if no launcher runs the store.
   std::unique_ptr<StoreServer> server;
-  // Client of the store; null in a run of one rank without a launcher, and with the
-  // backend mpi.
+  // Client of the store; null if the run has no store, as with the backend mpi.
   std::shared_ptr<StoreClient> store;
   // Group of all ranks of the run.
   std::unique_ptr<Communicator> comm;
 
   JoinedRun() = default;
   JoinedRun(JoinedRun&&) = default;
-  /// Leaves the run. Rank 0 first waits, at most 5 s, until the other ranks have left,
-  /// because they may still use its store.
+  /// Leaves the run. If this rank runs the store, it first waits a limited time until
+  /// the other ranks have left, because they may still use the store.
   ~JoinedRun();
 };
 

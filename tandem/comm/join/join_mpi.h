@@ -29,9 +29,9 @@ namespace tandem {
 /// tandem calls neither MPI_Init nor MPI_Finalize. The JoinedRun may be destroyed after
 /// MPI_Finalize.
 ///
-/// Collective over `comm`. Throws ConfigError if MPI is not initialized, for another
-/// backend, or if shm is requested for several hosts; CommError if a rank does not join
-/// in time.
+/// Collective over `comm`. Throws ConfigError if MPI is not initialized as the backend
+/// needs it, for other backends, or if shm is requested for several hosts. Throws
+/// CommError if a rank does not join in time.
 [[nodiscard]] JoinedRun join_run(MPI_Comm comm, const CommOptions& options = {});
 
 }  // namespace tandem

@@ -42,8 +42,8 @@ class Rpc {
   /// Sends a request to rank `peer` and returns the answer. The request's tensors must
   /// not change during the call.
   ///
-  /// Throws CommError, with `peer` as CommError::peer(), if that rank has ended or does
-  /// not answer in time.
+  /// Throws CommError if no answer arrives in time or a rank has ended.
+  /// CommError::peer() is the rank that ended or did not answer, if it is known.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
   /// Waits until there is a request, and returns the oldest request.
@@ -73,8 +73,8 @@ bool has_rpc(const Communicator& comm);
 
 /// Returns an Rpc between the ranks of a group. Collective. The communicator must
 /// outlive the result. Messages are sent through memory between thread ranks, through
-/// shared memory between processes of one host, and through LibTorch's TensorPipe
-/// between the ranks of a Gloo group.
+/// shared memory in a shm group, and through LibTorch's TensorPipe in a group that uses
+/// Gloo.
 ///
 /// Throws ConfigError if has_rpc() is false, CommError if not all ranks arrive in time.
 [[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);

@@ -16,8 +16,8 @@ namespace tandem {
 /// number in its family (family.h).
 struct ShmGroup {
   std::shared_ptr<ShmFamily> family;
-  // Region of this group. It is the family's region if the group contains the whole
-  // family.
+  // Region of this group. It is the family's region if the group was not split from
+  // another group.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
   // For each rank of the group, in rank order, its number in the family.
@@ -36,11 +36,12 @@ struct ShmGroup {
 
 /// Executes a group's collectives in rounds, in the order of their start.
 ///
-/// start() announces the operation and returns. When all ranks have announced it, each
-/// rank executes the operation in its later calls of any kind. A rank that calls
-/// start() early is therefore not blocked. Operations of more than
+/// start() announces the operation and returns. Each rank then executes the operation
+/// in its calls of any kind, as far as is possible without waiting for other ranks. A
+/// rank that calls start() early is therefore not blocked. Operations of more than
 /// ShmAnnouncement::kPayloadBytes are divided into rounds. Each round moves data
-/// through the next chunk of every rank. In this example rank 1 is late:
+/// through the next chunk of every rank, unless the tensors are processed in place
+/// (ShmOperation::in_place()). In this example rank 1 is late:
 ///
 ///   rank 0   announce  fill 0  fill 1  (waits)                   take 0  fill 2
 ///   rank 1                             announce  fill 0  take 0  fill 1  take 1

@@ -46,8 +46,8 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// Returns the maximum number of bytes that a rank writes in an operation of only one
-  /// round.
+  /// Returns the maximum number of bytes that a rank would write if the operation had
+  /// only one round.
   virtual int64_t bytes_at_once() const = 0;
 
   /// Returns the tensor that is processed in place if the tensors of all ranks are in

@@ -73,13 +73,13 @@ struct alignas(64) ShmAnnouncement {
 };
 
 /// Entry for a buffer that other ranks may map. The rank that owns the entry writes it
-/// only while no buffer uses it. Other ranks read the entry only for an operation whose
-/// announcement names the buffer, after an acquire load of that announcement. The
-/// operation keeps the buffer until the operation ends, which is after all ranks have
-/// read the entry.
+/// only while no buffer uses it. Other ranks read the entry only after an acquire load
+/// of an announcement, or of a message of an Rpc (shm_rpc.h), that names the buffer.
+/// The buffer is kept at least until all ranks that need the entry have read it.
 struct ShmSegmentEntry {
-  // Incremented for every new buffer in this entry. Announcements contain the version
-  // and publish the entry, so the memory order of this word does not matter.
+  // Incremented for every new buffer in this entry. Announcements and messages contain
+  // the version and publish the entry, so the memory order of this word does not
+  // matter.
   std::atomic<uint64_t> version;
   int64_t fd;
   int64_t bytes;

@@ -16,7 +16,7 @@ namespace tandem {
 /// place.
 ///
 /// A rank creates a buffer without involving the other ranks. The other ranks map the
-/// buffer through its descriptor in /proc when an announcement first names it.
+/// buffer through its descriptor in /proc when they first need it.
 /// Allocating and freeing a buffer are thread-safe; only the communicator's thread may
 /// call the other functions. ShmSegmentEntry describes the memory order of the entries
 /// that other ranks read.

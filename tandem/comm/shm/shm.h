@@ -33,7 +33,7 @@ struct ShmOptions {
 /// buffers at a time. An all_reduce of a part of a buffer copies nothing, and an
 /// all_gather into a buffer copies once.
 ///
-/// Throws ConfigError if the ranks are not all on one host, CommError if not all arrive
+/// Throws ConfigError if the ranks cannot share memory, CommError if not all arrive
 /// within the timeout.
 std::unique_ptr<Communicator> make_shm_communicator(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,

@@ -15,7 +15,8 @@ namespace tandem {
 /// and the bytes of its small tensors. The receiver copies large tensors from shared
 /// memory. If a request's tensor is in a buffer of make_buffer(), the sender does not
 /// copy it. The sender copies other large tensors of a request, and all large tensors
-/// of an answer, to a buffer in shared memory. It keeps one buffer for each peer.
+/// of an answer, to a buffer in shared memory. For each peer, it keeps one buffer for
+/// requests and one for answers.
 std::unique_ptr<Rpc> make_shm_rpc(const ShmGroup& group);
 
 }  // namespace tandem

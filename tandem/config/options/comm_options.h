@@ -44,7 +44,7 @@ struct CommOptions {
 
   // Path of the token file; "": the path in TANDEM_TOKEN_FILE (base/store/token.h).
   std::string token_file;
-  // True if ranks on several hosts may join the run without a token.
+  // True if every process that reaches the run may join it without a token.
   bool insecure = false;
   // True if host 0 listens on all its interfaces.
   bool listen_all = false;

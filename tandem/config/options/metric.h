@@ -10,7 +10,8 @@ struct Metric {
   // Last part of test_key() and train_key().
   const char* key;
   const char* name;
-  // True if the value is the percentage of targets that count; otherwise it is a mean.
+  // True if the value is a percentage of the targets; false if it is a mean over the
+  // targets.
   bool is_percentage;
   bool higher_is_better;
 

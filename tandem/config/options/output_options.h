@@ -46,7 +46,7 @@ struct Choices<OnSigusr1> {
       {OnSigusr1::stop, "stop", "save a checkpoint and stop with exit code 75"}};
 };
 
-/// Settings for the files and lines that a run writes, and for the steps after which it
+/// Settings for the files and lines that a run writes, and for the times at which it
 /// saves and evaluates.
 struct OutputOptions {
   // Run directory; "": no files are written.

@@ -10,7 +10,7 @@ namespace tandem {
 
 /// Directory with the log files and error files of a host's ranks. The files have
 /// torchrun's names: DIR/RUN_XXXXXX/attempt_N/LOCAL_RANK/stdout.log, stderr.log and
-/// error.json, after N restarts. Not thread-safe.
+/// error.json. N is the number of the attempt, from 0. Not thread-safe.
 class LogDirectory {
  public:
   /// Creates the directory of a run. `run` is the name of the run; "" for none. Throws
@@ -23,8 +23,8 @@ class LogDirectory {
   LogDirectory(const LogDirectory&) = delete;
   LogDirectory& operator=(const LogDirectory&) = delete;
 
-  /// Creates the directories of an attempt to run `nproc` ranks, numbered from 0. The
-  /// other functions then use these directories. Throws DataError on failure.
+  /// Creates the directories of attempt `number` (from 0) for `nproc` ranks. The other
+  /// functions then use these directories. Throws DataError on failure.
   void begin_attempt(int number, int nproc);
 
   /// Returns the destinations of a rank's standard output or error, without the prefix.

@@ -38,8 +38,8 @@ class LineCutter {
 /// The queue holds 1 MiB. While it is full(), the launcher does not read from the
 /// ranks. The ranks then wait in their writes, as they would without a launcher, so no
 /// lines are lost. If the run stops, the ranks must not wait for a reader, because they
-/// have to save. After drop_from_now(), the oldest lines are therefore dropped, and a
-/// line reports their number.
+/// have to save. After drop_from_now(), the queue therefore drops its oldest lines
+/// instead of becoming full, and a line reports their number.
 class OutputQueue {
  public:
   /// `fd` belongs to the caller and must outlive the object.

@@ -23,7 +23,7 @@ class StatusExchange {
 
   /// Returns the statuses of all ranks, in order of rank, if a second has passed since
   /// the last result; otherwise nullopt. Host 0 calls this function often. `server` is
-  /// null in a run on one host.
+  /// the store's server; it may be null in a run on one host.
   std::optional<std::vector<RankStatus>> collect(StoreServer* server);
 
   /// Sends the statuses of this host's ranks to host 0, at most once a second. The

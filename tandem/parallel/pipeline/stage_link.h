@@ -14,8 +14,8 @@
 namespace tandem {
 
 /// Sends activations to the next stage and their gradients to the previous stage. Each
-/// micro-batch needs one message per direction, whose tag is the number of the
-/// micro-batch. Sends do not block; receives block.
+/// micro-batch needs one message per direction, whose tag identifies the micro-batch.
+/// Receives block; sends normally do not.
 ///
 /// A stage first sends the dtype and shape of one sample's activations, once for
 /// training and once for evaluation. Afterwards, only the number of samples may change.
@@ -40,8 +40,8 @@ class StageLink {
   /// first stage.
   at::Tensor receive_activations(int64_t micro_batch, int64_t count, bool training);
 
-  /// Sends activations to the next stage. Keeps the tensor until its gradient arrives,
-  /// or until finish(). Not for the last stage.
+  /// Sends activations to the next stage. Keeps the tensor until receive_gradient(),
+  /// wait_for_activations() or finish(). Not for the last stage.
   void send_activations(int64_t micro_batch, const at::Tensor& output, bool training);
 
   /// Waits until the next stage has received the sent activations, whose gradient is
@@ -85,8 +85,8 @@ class StageLink {
 };
 
 /// Gathers the tensors of all ranks at rank 0. At rank 0, returns the tensors of all
-/// ranks in rank order; the tensors of other ranks are copies. At other ranks, returns
-/// `mine`. Collective; waits.
+/// ranks in rank order; the tensors of other ranks are copies in main memory. At other
+/// ranks, returns `mine`. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
     Communicator& comm, std::vector<NamedTensor> mine);
 

@@ -28,8 +28,8 @@ struct Drift {
 /// same result. Collective.
 Drift find_drift(Communicator& comm, ModelArenas& arenas);
 
-/// Broadcasts or averages buffers before an evaluation or a checkpoint, according to
-/// `how`. Collective.
+/// Broadcasts or averages buffers according to `how`. Does nothing for BufferSync::off
+/// and BufferSync::sync. Collective.
 void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
 /// Broadcasts rank 0's copy of the segments with memory to all ranks. Collective.

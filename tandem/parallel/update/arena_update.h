@@ -46,7 +46,8 @@ void notify_executor(const StrategyParts& parts);
 /// Returns the number of samples in the micro-batches.
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
-/// Returns the number of samples in the micro-batches that count in the loss.
+/// Returns the number of samples in the micro-batches that count in the loss. If the
+/// targets are classes, each target counts as a sample.
 int64_t count_in_loss(const std::vector<Batch>& micro_batches);
 
 /// Samples over which a loss takes its mean: the samples of this rank, or those of the
