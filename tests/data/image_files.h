@@ -133,8 +133,8 @@ inline std::string big_endian(uint32_t number, int bytes) {
   return text;
 }
 
-/// Writes a small PNG file to `path`, and returns its content with another size in the
-/// header.
+/// Writes a small PNG file to `path`, and returns its bytes after a change of the size
+/// in the header.
 inline std::string png_with_size(
     const std::string& path, uint32_t height, uint32_t width) {
   write_png(path, draw_picture(2, 2, 1));
