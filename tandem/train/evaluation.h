@@ -48,7 +48,7 @@ struct EvaluatedBatch {
 
 /// Options of evaluate_checkpoint().
 struct CheckpointEvaluation {
-  // Name or folder of the data set, as for --data; "" selects the data set of the run
+  // Name or path of the data set, as for --data; "" selects the data set of the run
   // that saved the checkpoint.
   std::string data;
   // Network file, for a checkpoint whose model was a network file or a custom model; ""

@@ -43,8 +43,8 @@ class TrainingBatches {
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Returns whether each batch is copied to the device, because the device memory is
-  /// too small for all images.
+  /// Returns whether the loader makes batches in main memory, from which they are
+  /// copied to the device (use_device()).
   bool sends_batches() const {
     return sends_batches_;
   }

@@ -58,7 +58,8 @@ class Observer {
   virtual Next on_step(const StepReport& /*step*/) {
     return Next::proceed;
   }
-  /// Called after each epoch, before its evaluation.
+  /// Called after each epoch, before its evaluation. Also called after an epoch that an
+  /// observer has stopped.
   virtual Next on_epoch(const EpochReport& /*epoch*/) {
     return Next::proceed;
   }
