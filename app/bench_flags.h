@@ -11,8 +11,7 @@ namespace tandem::app {
 
 /// Options of `tandem bench step`, which times training steps of one rank.
 struct BenchStepOptions {
-  // Model, data and kSampleSettings, batch size, executor, precision, channels_last,
-  // optimizer and device.
+  // Settings of the steps, such as the model, the data, the optimizer and the device.
   RunConfig config;
   int threads = 1;
   int64_t steps = 50;
@@ -31,8 +30,8 @@ struct BenchLoaderOptions {
   bool json = false;
 };
 
-/// Options of `tandem bench optimizer`, which times an update of all parameters on one
-/// thread.
+/// Options of `tandem bench optimizer`, which times an update of all parameters, on one
+/// CPU thread or on a GPU.
 struct BenchOptimizerOptions {
   // Settings, of which only `device` is used.
   RunConfig config;

@@ -15,7 +15,8 @@
 
 namespace tandem::app {
 
-/// Exception that parse() throws after it has printed the text of --help or --describe.
+/// Exception that parse() throws after it has printed the text of a flag such as
+/// --help.
 struct HelpShown {};
 
 /// Returns the error of a command whose output could not be written.

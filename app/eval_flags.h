@@ -14,7 +14,7 @@ struct EvalOptions {
   std::string checkpoint;
   // Network file; "" for the copy in the run's directory.
   std::string network;
-  // Name or folder of a data set; "" for the data set of the training.
+  // Name or path of a data set; "" for the data set of the training.
   std::string data;
   DataPart part = DataPart::test;
   int64_t limit = 0;

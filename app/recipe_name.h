@@ -19,8 +19,9 @@ std::vector<std::string> recipes_in(const std::string& folder);
 /// the value of an unknown flag, which CLI11 parses as the recipe, would be reported
 /// instead.
 ///
-/// Throws ConfigError, with the most similar name and a list of all names, if there is
-/// no such file or recipe.
+/// Returns an empty text, and a path with a slash, even if there is no such file.
+/// Otherwise, throws ConfigError, with the most similar name and a list of all names,
+/// if there is no such file or recipe. Also throws ConfigError for a network file.
 std::string recipe_path(const std::string& text);
 
 }  // namespace tandem::app

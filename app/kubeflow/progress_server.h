@@ -13,8 +13,8 @@ namespace tandem::app {
 struct ProgressServer {
   // URL of the status of the TrainJob.
   std::string url;
-  // Path of the file with the token of the pod's service account. The cluster replaces
-  // the token before it expires.
+  // Path of the file with the token of the pod's service account; "": no token. The
+  // cluster replaces the token before it expires.
   std::string token_file;
   // Path of the certificates that may sign the server's certificate; "": the
   // certificates of this system.

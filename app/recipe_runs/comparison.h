@@ -34,15 +34,16 @@ struct Comparison {
   std::string kind;
   std::vector<PlannedRun> runs;
   int repeats = 1;
-  // Target test accuracy, in percent. The run that reaches it in the shortest training
-  // time is the winner. nullopt: the most accurate run is the winner.
+  // Target test accuracy, in percent; nullopt: no target. Conclusions::winner
+  // (report/conclusions.h) depends on it.
   std::optional<double> target;
   std::string out;
 };
 
-/// Executes the runs one after another, in `repeats` passes. If a run fails, continues
-/// with the other runs. Writes table.json (scaling.json for a scaling), table.md and
-/// report.html into `out`, and prints the table.
+/// Executes the runs one after another, in `repeats` passes. If a run fails or is
+/// skipped, continues with the other runs, and leaves this run out of the next passes.
+/// Writes table.json (scaling.json for a scaling), table.md and report.html into `out`,
+/// and prints the table.
 ///
 /// Returns the exit code: 1 if a run failed or all runs were skipped. Throws DataError,
 /// and writes no file, if the data sets of all runs are missing.

@@ -28,10 +28,10 @@ struct PlanInputs {
 /// that fails.
 PlanInputs measure_inputs(const Arguments& step_flags, int ranks_per_node, bool halves);
 
-/// Reads the inputs from the directory of a data-parallel run on one host. The host
-/// represents a node. The inputs are the number of ranks, the median step time in
-/// metrics.jsonl, and the bytes of the gradients in summary.json. The step time
-/// includes the all-reduce on the host.
+/// Reads the inputs from the directory of a data-parallel or sequential run on one
+/// host. The host represents a node. The inputs are the number of ranks, the median
+/// step time in metrics.jsonl, and the bytes of the gradients in summary.json. The step
+/// time includes the all-reduce on the host.
 ///
 /// `gradient_bytes`: size of all gradients; 0 to read it from summary.json, which has
 /// no such size for a run of one rank. `overlap`: fraction of the step time, at the end

@@ -7,7 +7,7 @@ namespace tandem::app {
 
 /// Merges the rows of several runs of a recipe into one row of table.json.
 ///
-/// Times, rates, accuracies, the test loss and memory are medians, each computed
+/// Measured figures, such as times, accuracies and memory, are medians, each computed
 /// separately. Other values, such as `directory`, come from the run with the median
 /// time (seconds_in()). For an even number of runs, this is the faster of the two
 /// middle runs. The key `runs` lists the figures of each run. The key

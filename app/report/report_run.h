@@ -28,15 +28,15 @@ struct ReportRun {
   bool done = false;
   // Metric of the run's loss; the accuracy if the run has no test result.
   const Metric* metric = &kAccuracy;
-  // Values of `metric` on the test samples. If runs were repeated, the curves are those
-  // of the median run.
+  // Values of `metric` on the validation part, or on the test part if there is no
+  // validation part. If runs were repeated, the curves are those of the median run.
   Curve test_metric;
   Curve test_loss;
   Curve train_loss;
   Curve lr;
-  // Training time, in seconds, at which the test accuracy first reached the target; the
-  // median if runs were repeated. The value is nullopt if there is no target or if the
-  // run did not reach it.
+  // Training time, in seconds, at which the accuracy in `test_metric` first reached the
+  // target; the median if runs were repeated. The value is nullopt if there is no
+  // target or if the run did not reach it.
   std::optional<double> arrival;
   // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json does not
   // contain it.

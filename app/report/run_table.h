@@ -19,9 +19,9 @@ struct RunTable {
 /// terminal.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
-/// Functions that return the table as plain text (to_text()) or as Markdown
-/// (to_markdown()). The first column is aligned to the left, and the others to the
-/// right.
+/// Functions that return the table and the notes as plain text (to_text()) or as
+/// Markdown (to_markdown()). The first column is aligned to the left, and the others to
+/// the right.
 std::string to_text(const RunTable& table);
 std::string to_markdown(const RunTable& table);
 

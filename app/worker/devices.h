@@ -14,7 +14,8 @@ namespace tandem::app {
 /// available. If `auto` does not use the GPUs of the host, logs the reason.
 /// `local_rank` is the rank's number on its host.
 ///
-/// Throws ConfigError for a device that does not exist.
+/// Throws ConfigError for a device that does not exist, or that cannot compute in the
+/// precision of the run.
 Placement find_placement(const RunConfig& config, int local_rank);
 
 /// Returns a group of all ranks that accepts tensors on the ranks' devices. Takes

@@ -11,19 +11,21 @@ namespace tandem {
 [[nodiscard]] bool has_arrays(const std::string& path);
 
 /// Loads a data set from the NumPy arrays (npy.h) in a folder or a .npz file. The
-/// training part is in the arrays train_x (inputs) and train_y (targets); the names
-/// x_train and y_train, or x and y, are also accepted. The validation part is in val_x
-/// and val_y (or valid, validation), and the test part in test_x and test_y. Both may
-/// be missing. Without a test part, the validation part is the test part.
+/// training part is in the arrays train_x (inputs) and train_y (targets); x and y are
+/// also accepted. The validation part is in val_x and val_y (or valid, validation), and
+/// the test part in test_x and test_y. Names in the other order, such as x_train, are
+/// also accepted. The validation and test parts may be missing. Without a test part,
+/// the validation part is the test part.
 ///
 /// The first size of an array is the number of samples. DataOptions::shape replaces the
 /// other sizes of inputs. If a sample has two sizes and the type uint8, it is a gray
-/// image, to which a dimension of one channel is added. A target of whole numbers with
-/// the size 1 is a class; targets of floating-point numbers are values. Arrays of a
-/// folder are mapped, so they can be larger than memory.
+/// image, to which a dimension of one channel is added. Targets of whole numbers are
+/// classes, one per sample or one per position; targets of floating-point numbers are
+/// values. Arrays of a folder can be larger than memory (read_npy()).
 ///
-/// Throws DataError if an array is missing, or if inputs and targets have different
-/// numbers of samples. Throws the errors of read_npy() and read_npz().
+/// Throws DataError if an array is missing, if inputs and targets have different
+/// numbers of samples, or if parts have different types or shapes. Throws ConfigError
+/// if DataOptions::shape does not fit. Throws the errors of read_npy() and read_npz().
 [[nodiscard]] DatasetSplits load_arrays(
     const DataRequest& request, const Deadline& deadline);
 

@@ -7,7 +7,7 @@ namespace tandem {
 
 /// Random changes of training images.
 struct Augmentation {
-  // True: mirrors half of the images, left to right.
+  // True: mirrors each image left to right, with a probability of 1/2.
   bool flip = false;
   // Number of black pixels added on each side before an image is cropped to its size at
   // a random place; 0: no crop. Corresponds to torchvision's RandomCrop(size,

@@ -26,8 +26,9 @@ struct CsvTable {
 /// sorted by their bytes, so they do not depend on the order of the rows.
 ///
 /// Format: RFC 4180 (csv_text.h) with commas as separators. The first line has the
-/// names of at most 2^17 columns, unique and not empty. Each row has a cell in each
-/// column. No cell is empty, NaN or infinite, and a number is in the range of float32.
+/// names of at most 2^17 columns, unique, not empty and not all numbers. Each row has a
+/// cell in each column. No cell is empty, NaN or infinite, and a number is in the range
+/// of float32.
 ///
 /// A cell is a number if its whole text is a number, such as "-1.5e3"; spaces around a
 /// number are allowed. If all cells of a column are numbers, the column is numeric. If

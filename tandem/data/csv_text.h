@@ -16,10 +16,10 @@ namespace tandem {
 /// quotes. A line ends with LF or CRLF. A UTF-8 byte order mark at the start and empty
 /// lines at the end are skipped.
 ///
-/// Every function throws DataError, with the path and the line, if the text is not
-/// valid CSV. Examples are a NUL byte, an empty line before the end, a quote that is
-/// not closed, and text after a closing quote. A cell without quotes must not contain
-/// quotes or carriage returns.
+/// The constructor and next() throw DataError, with the path and the line, if the text
+/// is not valid CSV. Examples are a NUL byte, an empty line before the end, a quote
+/// that is not closed, and text after a closing quote. A cell without quotes must not
+/// contain quotes or carriage returns.
 class CsvRows {
  public:
   /// Keeps a reference to `text`, which must outlive this object. `path` is the name of
@@ -72,18 +72,20 @@ class CsvRows {
 std::string quoted_cell(std::string_view text);
 
 /// Returns the cell of a CSV file for a text: the text itself, or the text in double
-/// quotes if CsvRows could not read it otherwise.
+/// quotes if it would be ambiguous without quotes.
 std::string csv_cell(std::string_view text);
 
 /// Returns whether a cell contains only spaces and tabs.
 bool is_blank(std::string_view cell);
 
 /// Returns the number in a cell, which may have spaces and tabs around it, rounded to
-/// float32. A number outside of float32's range becomes infinity. Returns nullopt for
-/// text. The locale has no effect.
+/// float32. A number that is too large for float32 becomes infinity; a number that is
+/// too small becomes 0 or a denormal number. Returns nullopt for text. The locale has
+/// no effect.
 std::optional<float> csv_number(std::string_view cell);
 
-/// Returns a text in single quotes for an error. Only the first 40 bytes are kept.
+/// Returns a text in single quotes for an error. Keeps at most the first 40 bytes of
+/// the text.
 std::string csv_excerpt(std::string_view text);
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 namespace tandem {
 
 /// Throws ConfigError if `bytes` bytes would use more than half of the free memory.
-/// Half is the limit because the data may be copied once (data/bytes.h). In the error,
+/// Half is the limit because the data may be copied once (base/bytes.h). In the error,
 /// `what` names the data, such as "'FILE'", and `alternative` is an action.
 void check_data_memory(
     const std::string& what, size_t bytes,

@@ -43,7 +43,7 @@ struct Dataset {
   bool is_loadable = false;
   int64_t size = 0;
   Samples inputs;
-  // Has no bytes if the samples have no targets (load_images()).
+  // Has no bytes if the samples have no targets (load_inputs()).
   Samples targets;
   // True: inputs of the type uint8 are indices, such as the bytes of a text.
   bool tokens = false;
@@ -110,8 +110,8 @@ struct Choices<DataPart> {
 struct DatasetSplits {
   Dataset train;
   Dataset test;
-  // Samples of the training part that are held out (DataOptions::validation). The size
-  // is 0 if no samples are held out.
+  // Validation part of the files, or samples of the training part that are held out
+  // (DataOptions::validation). The size is 0 if there is no validation part.
   Dataset validation = {};
 };
 

@@ -47,8 +47,9 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   /// Returns the number of this rank's samples, as Python's len(sampler).
   int64_t size() const;
 
-  /// Returns the global position of the first sample that next() has not returned. A
-  /// loader reads ahead, so it calls next() before it returns the batch.
+  /// Returns the global position from which set_epoch() continues after the samples
+  /// that next() has returned. A loader reads ahead, so it calls next() before it
+  /// returns the batch.
   int64_t position() const;
 
   /// Begins the selected epoch again. `new_size` replaces the size of the data set.

@@ -12,8 +12,8 @@ namespace tandem {
 /// DataError if a file is missing or damaged, or if the files do not match.
 [[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
 
-/// Loads an IDX file of images, gzip or plain, as a data set without labels: `targets`
-/// has no bytes. Throws the errors of read_idx() (data/idx.h).
+/// Loads an IDX file of gray images (idx3), gzip or plain, as a data set without
+/// labels: `targets` has no bytes. Throws the errors of read_idx() (data/idx.h).
 [[nodiscard]] Dataset load_images(const std::string& path);
 
 }  // namespace tandem

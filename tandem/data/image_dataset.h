@@ -17,8 +17,8 @@ namespace tandem {
 /// size of the images. Sets Dataset::files.
 ///
 /// Throws ConfigError for an invalid size. Throws DataError if another part has a class
-/// that the training part lacks, and for a training if the path is not the folder of
-/// the class folders. Throws the errors of read_image_folder().
+/// or an image size that the training part lacks, and for a training if the path is not
+/// the folder of the class folders. Throws the errors of read_image_folder().
 [[nodiscard]] DatasetSplits load_image_folders(
     const DataRequest& request, const Deadline& deadline);
 

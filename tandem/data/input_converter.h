@@ -24,7 +24,8 @@ struct InputOptions {
   Augmentation augmentation;
 };
 
-/// Throws ConfigError if the options do not fit samples of this shape:
+/// Throws ConfigError if an option is out of range, or does not fit the samples, for
+/// example in these cases:
 /// - the number of means is neither 1 nor the first size of a sample's shape, or
 ///   differs from the number of standard deviations
 /// - a standard deviation is not greater than 0

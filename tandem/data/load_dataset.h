@@ -60,11 +60,13 @@ void check_settings_of_format(const RunConfig& config);
 
 /// Loads a named data set (named_datasets.h), or the files at a path (sources.h).
 ///
-/// If the files have no test part, holds out DataOptions::test_fraction of the samples.
+/// If the files have no test part, and the data are for a training
+/// (DataRequest::for_training), holds out DataOptions::test_fraction of the samples.
 /// These are the same samples in every run, or the end of a text. With
 /// DataOptions::validation, holds out a part of the training samples, which depends on
-/// the seed. If DataOptions::limit is greater than 0, keeps only the samples that
-/// limit_samples() returns. Measures the normalization if the options require it.
+/// the seed. If DataOptions::limit is greater than 0, keeps only the samples of each
+/// part that limit_samples() returns. Measures the normalization if the options require
+/// it.
 ///
 /// Throws ConfigError for an unknown name, for options that do not fit the data, and if
 /// DataOptions::validation is set but the files have a validation part.

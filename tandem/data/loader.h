@@ -51,7 +51,8 @@ struct LoaderOptions : InputOptions {
 
 /// Sets `images` and `pinned` for a model on `placement`. The loader then makes batches
 /// on the device if these conditions hold:
-/// - the samples are images with one mean
+/// - the samples are images with one class each and one mean, and not a subset of a
+///   mapped file
 /// - there is no augmentation
 /// - the device has enough memory for the images (copy_to_device())
 ///
@@ -70,13 +71,13 @@ void use_device(
 class Loader {
  public:
   /// Constructs a loader without an epoch; call seek() before next(). Throws
-  /// ConfigError for invalid sizes.
+  /// ConfigError for invalid options.
   Loader(
       const Dataset& dataset, const SamplerOptions& sampler,
       const LoaderOptions& options);
 
-  /// Returns the number of micro-batches of this shard from the last seek() to the end
-  /// of the epoch.
+  /// Returns the number of micro-batches of this shard, without empty batches, from the
+  /// last seek() to the end of the epoch.
   int64_t num_batches() const;
 
   /// Returns the number of optimizer steps from the last seek() to the end of the

@@ -15,12 +15,12 @@ struct Normalization {
   std::vector<double> std;
 };
 
-/// Largest number of bytes of inputs of which all are measured.
+/// Number of bytes of inputs above which only a part is measured.
 constexpr int64_t kMeasuredBytes = 1 << 30;
 
-/// Measures the mean and standard deviation of a data set's samples. Images of channels
-/// x height x width have one mean per channel, and samples with one size have one mean
-/// per column. Other samples have one mean of all numbers. A standard deviation of 0
+/// Measures the mean and standard deviation of a data set's samples. Samples with three
+/// sizes have one mean per channel, and float32 samples with one size have one mean per
+/// column. Other samples have one mean of all numbers. A standard deviation of 0
 /// becomes 1. Indices have the mean 0 and the standard deviation 1.
 ///
 /// If the inputs have more than `most_bytes`, measures about 1,024 blocks of samples at
@@ -31,8 +31,9 @@ constexpr int64_t kMeasuredBytes = 1 << 30;
     const Dataset& data, int64_t most_bytes = kMeasuredBytes);
 
 /// Replaces the words of DataOptions::mean and std by numbers. These are Dataset::mean
-/// and std if load_dataset() measured them, otherwise the numbers of MNIST if the
-/// samples are images, otherwise the results of measure_normalization().
+/// and std if load_dataset() measured them. Otherwise they are the numbers of MNIST if
+/// the samples are images and neither word is "auto", or the results of
+/// measure_normalization().
 void settle_normalization(DataOptions& options, const Dataset& train);
 
 }  // namespace tandem

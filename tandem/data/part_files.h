@@ -15,7 +15,7 @@ struct PartFiles {
 };
 
 /// Returns whether a path is a file with an ending, such as ".csv", or a folder with
-/// the file "train" of this ending.
+/// the training part in a file of this ending (part_files()).
 [[nodiscard]] bool has_part_files(const std::string& path, const std::string& ending);
 
 /// Returns the files of a path for which has_part_files() returns true: the file

@@ -15,8 +15,8 @@ struct DataSource {
   // Returns whether a file or folder has this format. Reads only names, not the content
   // of files.
   bool (*matches)(const std::string& path);
-  // Loads the training part and, if the files have one, the test part. Otherwise the
-  // size of the test part is 0.
+  // Loads the training part, and the validation and test parts if the files have them.
+  // The size of a missing part is 0.
   DatasetSplits (*load)(const DataRequest& request, const Deadline& deadline);
   // Names of those settings that apply to this format, but not to every format.
   std::vector<std::string> settings;

@@ -7,8 +7,9 @@
 
 namespace tandem {
 
-/// Returns samples of a data set, with these numbers in ascending order. The samples of
-/// a mapped file stay in place (Dataset::places); other samples are copied.
+/// Returns the samples of a data set that have these numbers. The numbers are in
+/// ascending order. The samples of a mapped file stay in place (Dataset::places); other
+/// samples are copied.
 [[nodiscard]] Dataset samples_at(const Dataset& whole, std::vector<int64_t> samples);
 
 /// Returns `limit` samples at equal distances, starting with the first sample; all

@@ -12,9 +12,8 @@ namespace tandem {
 
 /// Loads a text for the prediction of the next byte. The text is one sequence
 /// (Dataset::is_sequence). A sample has DataOptions::block_size bytes as indices, and
-/// the byte after each of them as target, so there are 256 classes. A folder has
-/// train.txt and, as test part, test.txt, which may be missing. Throws DataError if a
-/// file is shorter than a sample.
+/// the byte after each of them as target, so there are 256 classes. A folder has the
+/// files of part_files.h. Throws DataError if a file is shorter than a sample.
 [[nodiscard]] DatasetSplits load_text(
     const DataRequest& request, const Deadline& deadline);
 

@@ -19,9 +19,10 @@ struct Choices<DigitsFormat> {
        "train.csv and test.csv with the columns label, p0, ..."}};
 };
 
-/// Draws digits (digits/digits.h) and writes them to a folder: either all files or
-/// none. All formats have the same samples. Throws DataError if writing fails, or if
-/// the folder contains a file or folder of the same name that cannot be replaced.
+/// Draws digits (digits/digits.h) and writes them to a folder. All formats have the
+/// same samples. Writes to a temporary folder first, so that no file appears if the
+/// disk is full. Throws DataError if writing fails, or if the folder contains a file or
+/// folder of the same name that cannot be replaced.
 void write_digits(
     const std::string& folder, int64_t num_train, int64_t num_test,
     DigitsFormat format = DigitsFormat::idx);

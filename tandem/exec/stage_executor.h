@@ -156,10 +156,11 @@ struct StageOptions {
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Returns an executor that compiles a layered model into oneDNN primitives and custom
-/// kernels. For each batch size, it plans memory and layouts once and fuses ReLUs. It
-/// does not use autograd. It computes in float32, or in bfloat16 if has_bf16()
-/// (kernels/isa.h) is true. `arenas` contain the tensors of `model`. Both objects must
-/// outlive the executor.
+/// kernels. It fuses ReLUs, and plans memory and layouts once for each batch size. It
+/// does not use autograd. It computes in float32. Only products in training are
+/// bfloat16, if `options.numerics` requires this and has_bf16() (kernels/isa.h) is
+/// true. `arenas` contain the tensors of `model`. Both objects must outlive the
+/// executor.
 ///
 /// Throws ConfigError if compiled_obstacle() returns a reason.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_compiled_executor(

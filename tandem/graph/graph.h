@@ -177,7 +177,7 @@ void for_each_value(const Node& node, const Use& use) {
 /// - Every operator exists.
 /// - Every argument has the type that the operator's schema requires.
 /// - Every value is computed once, before its first use.
-/// - Names are unique.
+/// - Names of values are unique.
 /// - A node that changes a tensor in place changes a buffer or the output of another
 ///   node.
 ///
@@ -190,12 +190,13 @@ void verify(const Graph& graph);
 /// their parameters.
 [[nodiscard]] std::string describe(const Graph& graph);
 
-/// Returns the parameters, or the buffers, in order of registration, with the names of
-/// Python's state_dict(). A tied weight occurs under each of its names.
+/// Returns the parameters, or the buffers, with the names of Python's state_dict(), in
+/// order of registration. The other names of tied weights follow at the end. Leaves out
+/// tensors of other pipeline stages.
 [[nodiscard]] std::vector<NamedTensor> parameters_of(const Graph& graph);
 [[nodiscard]] std::vector<NamedTensor> buffers_of(const Graph& graph);
 
-/// Returns whether the last node of the graph is a log-softmax.
+/// Returns whether a log-softmax computes the output of the graph.
 [[nodiscard]] bool ends_in_log_softmax(const Graph& graph);
 
 /// Returns the operator of a node with its overload, such as "aten::add.Tensor".

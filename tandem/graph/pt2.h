@@ -21,8 +21,8 @@ extern const char* const kExportLine;
 /// of the file plus 64 MB of memory.
 ///
 /// Throws DataError if the file is missing or damaged. Throws ConfigError for a network
-/// that tandem cannot train. Reasons are operators that LibTorch lacks, control flow, a
-/// fixed batch size, several inputs or outputs, random operators, and an export in
+/// that tandem cannot train. Examples are operators that LibTorch lacks, control flow,
+/// a fixed batch size, several inputs or outputs, random operators, and an export in
 /// evaluation mode.
 [[nodiscard]] Graph read_pt2(const std::string& path);
 

@@ -18,8 +18,9 @@ namespace tandem {
 /// plus 24 MB.
 class Pt2Archive {
  public:
-  /// Reads the archive's directory. Throws DataError if the file is missing or damaged,
-  /// and ConfigError if it is another kind of file.
+  /// Reads the archive's directory. Throws DataError if the file is missing, damaged or
+  /// not a zip archive. Throws ConfigError if PyTorch wrote the archive for another
+  /// purpose, such as weights.
   explicit Pt2Archive(const std::string& path);
 
   /// Returns the program as JSON, with the fields of ExportedProgram in

@@ -8,8 +8,9 @@
 namespace tandem {
 
 /// Returns a graph as a program of torch.export. Keeps those names of the graph that
-/// are valid names in Python. Arguments with default values are omitted. Operators keep
-/// the mode of their arguments, which is training in all graphs that tandem trains.
+/// are valid names in Python. Keyword arguments and trailing positional arguments with
+/// default values are omitted. Operators keep the mode of their arguments, which is
+/// training in all graphs that tandem trains.
 ///
 /// Sizes of tensors are those of the graph; strides are those of contiguous tensors. A
 /// node of the program computes each size that an argument of an operator needs.

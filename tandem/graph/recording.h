@@ -36,7 +36,7 @@ Graph state_of(
 /// Throws NoGraph for a recording that a graph cannot express.
 Graph graph_of(const torch::jit::Graph& recording, const Graph& state);
 
-/// Returns a copy of a graph without the nodes whose outputs no node reads. Keeps the
+/// Returns a copy of a graph without the nodes that its output does not need. Keeps the
 /// nodes that change a buffer only if `buffer_updates` is true. Gives nodes and values
 /// new names and numbers.
 Graph needed_part(const Graph& from, bool buffer_updates);

@@ -37,10 +37,11 @@ struct Traced {
 ///
 /// A trace contains the integers of one call, such as x.size(0), and one branch of each
 /// `if`. So the function is traced in training and in evaluation mode with 2 and 3
-/// samples. Integers that differ become sizes. Then the graph and the function run with
-/// other numbers of samples, and must have equal outputs, gradients and buffers. In
-/// training mode, they run only if the function has no dropout. An `if` that chooses
-/// the same branch in all these calls remains undetected.
+/// samples. Integers that differ become sizes. Then the graph and the function run
+/// again, also with another number of samples. Their outputs, gradients and buffers
+/// must agree, except for rounding. In training mode, they run only if the function has
+/// no dropout. An `if` that chooses the same branch in all these calls remains
+/// undetected.
 ///
 /// The tracer records internal calls of LibTorch's operators. trace() replaces a
 /// recorded convolution by conv2d, and a product with a transposed parameter by linear.

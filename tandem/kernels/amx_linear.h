@@ -38,7 +38,7 @@ struct Range {
   int64_t end = 0;
 };
 
-/// Returns the bytes of scratch memory for linear_forward().
+/// Returns the size of the scratch memory for linear_forward(), in bytes.
 int64_t forward_scratch(const LinearShape& shape, Range outputs);
 /// Computes y = x weight^T + bias for a range of outputs. With `relu`, negative outputs
 /// become zero and NaN remains NaN.
@@ -53,8 +53,8 @@ int64_t rounded_grad_bytes(const LinearShape& shape);
 /// linear_backward_input() and linear_backward_weight().
 void round_grad(const LinearShape& shape, const float* grad_y, void* rounded);
 
-/// Returns the bytes of scratch memory for linear_backward_input() and
-/// linear_backward_weight().
+/// Returns the size of the scratch memory for linear_backward_input() and
+/// linear_backward_weight(), in bytes.
 int64_t backward_scratch(const LinearShape& shape);
 /// Computes grad_x = grad_y weight for a range of inputs. T is float or Bf16.
 template <typename T>

@@ -32,8 +32,8 @@ constexpr int64_t wide_product_scratch(int64_t steps) {
   return kPanel * steps;
 }
 
-// Versions of a function for each instruction set. Call a version only if kernel_isa()
-// is its instruction set or a better one.
+// Versions of a function for AVX2 and NEON. Call a version only if kernel_isa() is its
+// instruction set or a better one.
 namespace avx2 {
 /// Computes the columns [first, last) of a product. `first` is a multiple of kPanel.
 /// `last` is also a multiple of kPanel, or the number of columns.

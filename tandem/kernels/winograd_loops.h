@@ -108,7 +108,7 @@ struct WinogradKernels {
       float* weights_grad);
 };
 
-// Kernels for each instruction set. Use kernels only if kernel_isa() is their
+// Kernels for AVX-512, AVX2 and NEON. Use kernels only if kernel_isa() is their
 // instruction set or a better one.
 namespace avx512 {
 extern const WinogradKernels winograd;

@@ -52,8 +52,8 @@ struct LayerKindRow {
   // Returns the operator's arguments, without trailing arguments that have defaults.
   std::vector<Argument> (*arguments)(
       const Layer& layer, ValueId input, const LayerValues& values);
-  // Returns Python's repr() of the module in torch.nn. Null if torch.nn has no such
-  // module.
+  // Returns Python's repr() of the module in torch.nn. Null if the tutorials' networks
+  // call a function instead of a module.
   std::string (*repr)(const Layer& layer);
   // Bits of LayerTrait.
   unsigned traits = kNoLayerTrait;

@@ -18,7 +18,8 @@
 namespace tandem {
 
 /// A function with parameters that maps inputs to outputs. Either autograd or an
-/// executor that compiles graph() computes the gradients. Not thread-safe.
+/// executor that compiles graph() computes the gradients. Not thread-safe, except for
+/// evaluations after the first evaluation.
 class Model {
  public:
   virtual ~Model() = default;
@@ -69,7 +70,7 @@ struct InputShape {
 /// ConfigError for another number of sizes.
 [[nodiscard]] InputShape image_of(const std::vector<int64_t>& sample);
 
-/// Options of a layered model.
+/// Options of a built-in model or of a network file.
 struct ModelOptions {
   // Sizes of one sample.
   std::vector<int64_t> input = {1, 28, 28};
@@ -87,8 +88,8 @@ struct ModelOptions {
   StackFunction stack_statistics;
 };
 
-/// Returns the layers of a model of tandem; `kind` must not be `custom`. Throws
-/// ConfigError if the input is too small for them.
+/// Returns the layers of a built-in model. Throws ConfigError for other models, and if
+/// the input is too small or not an image for the model's convolutions.
 [[nodiscard]] std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
 /// Returns a model with the layers of layers_of(kind). Throws the errors of

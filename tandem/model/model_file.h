@@ -15,9 +15,10 @@ namespace tandem {
 /// effect.
 ///
 /// Throws the errors of read_pt2() or load_script_model(). For torch.export, throws
-/// ConfigError if the network's input is not floating-point, or if the shape of one
-/// sample is not `options.input`. For TorchScript, throws ConfigError if `options`
-/// selects a dtype other than float32, turns dropout off, or sets stack_statistics.
+/// ConfigError if the type of the network's input does not fit `options.index_input`,
+/// or if the shape of one sample is not `options.input`. For TorchScript, throws
+/// ConfigError if `options` selects a dtype other than float32, turns dropout off, or
+/// sets stack_statistics.
 [[nodiscard]] std::unique_ptr<Model> load_model_file(
     const std::string& path, const ModelOptions& options);
 

@@ -15,10 +15,10 @@ namespace tandem {
 ///   tandem::train(config, data, *run.comm, tandem::make_module_model(net));
 ///
 /// `net` is a module holder (TORCH_MODULE, torch::nn::Sequential) or a std::shared_ptr
-/// to a torch::nn::Module. Its forward() accepts a batch of images and returns one row
-/// of outputs per image. Names are those of Python's state_dict() for the same modules,
-/// so an exported checkpoint loads with strict=True. A tensor that the module holds
-/// under two names (tied weights) keeps the first name.
+/// to a torch::nn::Module. Its forward() accepts a batch of samples and returns one row
+/// of outputs per sample. Names are those of Python's state_dict() for the same
+/// modules, so an exported checkpoint loads with strict=True. A tensor that the module
+/// holds under two names (tied weights) keeps the first name.
 ///
 /// **Mode.** The run calls train() and eval(). Pass the mode to functional calls:
 /// dropout(x, FuncOptions().training(is_training())).

@@ -14,8 +14,8 @@ std::string module_tree(ModelKind kind, const std::vector<Layer>& layers);
 
 /// Name, output shape and number of parameters of a layer.
 struct LayerSummary {
-  // Name of the layer, such as "conv1". For a layer without parameters, its function,
-  // such as "relu".
+  // Path of the layer's module, such as "conv1". If no module is known, the layer's
+  // function, such as "relu".
   std::string name;
   std::vector<Size> output;
   int64_t num_parameters = 0;

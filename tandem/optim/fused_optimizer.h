@@ -36,9 +36,10 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   return g;
 }
 
-/// Common base class of all optimizers. It owns the state arenas and divides each
-/// segment into runs. All parameters of a run are in one parameter group. Each subclass
-/// implements an algorithm and updates a run in one pass. Example of a segment:
+/// Base class of the optimizers that implement an algorithm. It owns the state arenas
+/// and divides each segment into runs. All parameters of a run are in one parameter
+/// group. Each subclass implements an algorithm and updates a run in one pass. Example
+/// of a segment:
 ///
 ///   | run of group 0 | run of group 1 | run of group 0 |
 ///

@@ -21,9 +21,9 @@ class LrSchedule {
 /// Returns the schedule that options.kind selects, for a run of `epochs` epochs with
 /// `steps_per_epoch` optimizer steps each.
 ///
-/// "step" changes the learning rate once per epoch. "cosine", "warmup_cosine" and
+/// "step" changes the learning rate between epochs. "cosine", "warmup_cosine" and
 /// "one_cycle" change it in each step; after the last step of the run it stays
-/// constant.
+/// constant. During options.warmup_steps, every schedule changes it in each step.
 ///
 /// Throws ConfigError if a value is out of range.
 [[nodiscard]] std::unique_ptr<LrSchedule> make_lr_schedule(

@@ -40,10 +40,10 @@ class Optimizer {
   /// not change.
   virtual void update(const ArenaRange& range, const StepScalars& step) = 0;
 
-  /// Returns the state arenas, which the optimizer owns. They have PyTorch's names
-  /// ("exp_avg", ...) and the layout of the parameters. Only moving averages
-  /// (optim/ema.h) have memory for segments that are not trainable. Empty if the
-  /// optimizer has no state.
+  /// Returns the state arenas, which the optimizer owns. Except for the arena of the
+  /// loss scaler, they have PyTorch's names ("exp_avg", ...) and the layout of the
+  /// parameters. Only moving averages (optim/ema.h) have memory for segments that are
+  /// not trainable. Empty if the optimizer has no state.
   virtual std::vector<Arena*> state() = 0;
 
   /// Returns the base learning rate: options.lr, or the optimizer's default if unset.

@@ -50,8 +50,9 @@ struct Assembly {
 ///
 /// `model` is a custom model of the program, with config.model.kind "custom"; null
 /// selects the config's model. Loads the weights of config.model.init, if it is set,
-/// into either model. `loss` is a custom loss of the program; an empty function selects
-/// the config's loss. `placement` is the rank's device.
+/// into either model, unless the run resumes from a checkpoint. `loss` is a custom loss
+/// of the program; an empty function selects the config's loss. `placement` is the
+/// rank's device.
 ///
 /// Throws ConfigError if the parts do not fit together. Throws the errors of
 /// load_weights() if the weights of config.model.init cannot be loaded.
@@ -64,7 +65,8 @@ struct Assembly {
 [[nodiscard]] ModelOptions model_options(const RunConfig& config, const Dataset& data);
 
 /// Returns the model that a config selects, a built-in model or a network file, with
-/// its initial values. Throws the errors of make_model() and load_model_file().
+/// its initial values. Throws the errors of make_model() and load_model_file(), and
+/// ConfigError if a built-in model would get indices.
 [[nodiscard]] std::unique_ptr<Model> make_model(
     const RunConfig& config, const ModelOptions& options);
 
@@ -75,7 +77,8 @@ struct Assembly {
 /// - for other models, the default loss of the model
 ///
 /// Throws ConfigError if the config selects a loss of numbers for targets that are
-/// classes, or a loss of classes for targets that are numbers.
+/// classes, or a loss of classes for targets that are numbers. Also throws ConfigError
+/// for a loss of numbers if the model ends in a log-softmax.
 [[nodiscard]] Loss loss_of(
     const RunConfig& config, const Graph* graph = nullptr,
     bool targets_are_numbers = false);

@@ -39,12 +39,13 @@ struct CheckpointModel {
 ///
 /// `checkpoint` is a path as for model_file(); `network` as for config_of_checkpoint().
 /// The parameters have the dtype of the checkpoint: float32, or float64 after training
-/// with --precision fp64. The parameters of `own` keep their dtype.
+/// with --precision fp64. The parameters of `own` and of a TorchScript module keep
+/// their dtype.
 ///
 /// Throws DataError if the path is not a checkpoint or a file is damaged or missing.
 /// Throws ConfigError if the checkpoint belongs to another model or has no weights of
-/// the kind `weights`. Also throws ConfigError if the checkpoint has a custom model,
-/// `own` is null and `network` is "".
+/// the kind `weights`. If `own` is null, also throws the errors of
+/// config_of_checkpoint().
 [[nodiscard]] CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network = "",
     CheckpointWeights weights = CheckpointWeights::own,

@@ -24,8 +24,8 @@ std::string precision_obstacle(Precision precision, const std::string& capabilit
 bool is_out_of_device_memory(const c10::Error& error);
 
 /// Converts a LibTorch error about device memory to an error of one line. The line has
-/// the requested memory, the free memory of the device, and `advice`, which names the
-/// setting to change.
+/// the requested memory if the error contains it, the free memory of the device, and
+/// `advice`, which names the setting to change.
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& advice);
 

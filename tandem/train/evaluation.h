@@ -14,8 +14,9 @@
 
 namespace tandem {
 
-/// Evaluates a model on a data set. Every sample counts exactly once for any number of
-/// ranks, because shards have no padding and ranks reduce sums instead of means.
+/// Evaluates a model on a data set. Without a limit, every sample counts exactly once
+/// for any number of ranks, because shards have no padding and ranks reduce sums
+/// instead of means.
 ///
 /// Collective; all ranks get the same result. `metric` is the metric of the strategy's
 /// loss. `limit_batches` is the maximum number of batches per rank, which --dry-run
@@ -47,7 +48,7 @@ struct EvaluatedBatch {
 
 /// Options of evaluate_checkpoint().
 struct CheckpointEvaluation {
-  // Name or folder of the data set, as for --data; "" selects the data set of the run
+  // Name or path of the data set, as for --data; "" selects the data set of the run
   // that saved the checkpoint.
   std::string data;
   // Network file, for a checkpoint whose model was a network file or a custom model; ""
@@ -72,15 +73,15 @@ struct CheckpointEvaluation {
   std::function<void(const EvaluatedBatch&)> after_batch;
 };
 
-/// Evaluates a checkpoint's model on the test part of a data set, on one rank.
+/// Evaluates a checkpoint's model on the part options.part of a data set, on one rank.
 ///
-/// `checkpoint` is the checkpoint's directory or the path of its model.safetensors. If
-/// the run used a custom model or loss, pass the same model and loss.
+/// `checkpoint` is a path as for model_file() (checkpoint/checkpoint.h). If the run
+/// used a custom model or loss, pass the same model and loss.
 ///
-/// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
-/// checkpoint belongs to another model, or has no weights of the kind options.weights.
-/// Also throws ConfigError if the run used a custom data set, and neither `data` nor
-/// `dataset` is given.
+/// Throws DataError if the path is not a checkpoint, and the errors of load_dataset().
+/// Throws ConfigError if the checkpoint belongs to another model, or has no weights of
+/// the kind options.weights. Also throws ConfigError if the run used a custom data set,
+/// and neither `data` nor `dataset` is given.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

@@ -31,7 +31,7 @@ std::string nothing_to_train(
     const Position& position, const TrainingOptions& options,
     const std::string& ended_by);
 
-/// Returns a line that explains why a run ended before its last epoch.
+/// Returns a line about a run that `patience` or the program's observer ended early.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
 /// Returns the error for a run that stops because a loss is not finite. `checkpoint` is

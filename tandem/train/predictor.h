@@ -20,16 +20,17 @@ namespace tandem {
 /// modules do.
 class Predictor {
  public:
-  /// Returns the outputs of the network for a batch, one row per sample: logits, or
-  /// logarithms of probabilities if the network ends in a log-softmax. For both,
-  /// softmax(1) returns probabilities.
+  /// Returns the outputs of the network for a batch, one row per sample. For classes,
+  /// these are logits, or logarithms of probabilities if the network ends in a
+  /// log-softmax. The softmax over the classes returns probabilities for both.
   ///
-  /// `inputs` has the shape of preprocess()'s result. It is converted to the dtype of
-  /// the parameters, which is also the dtype of the outputs: float32, or float64 after
-  /// training with --precision fp64. The network is in evaluation mode. The outputs
-  /// have no gradients.
+  /// `inputs` has the shape of preprocess()'s result. Numbers are converted to the
+  /// dtype of the parameters, which is also the dtype of the outputs: float32, or
+  /// float64 after training with --precision fp64. The network is in evaluation mode.
+  /// The outputs have no gradients.
   ///
-  /// Throws ConfigError if `inputs` has another shape.
+  /// Throws ConfigError if `inputs` has another shape, or indices instead of numbers or
+  /// the reverse.
   at::Tensor operator()(const at::Tensor& inputs) const;
 
   /// Converts samples to inputs of the network, as in the training. Normalizes numbers
@@ -74,9 +75,8 @@ class Predictor {
 /// directory (checkpoint/network_file.h).
 ///
 /// Computes the outputs of one sample, because the first evaluation may change the mode
-/// of a module. Later calls only read the network. Throws DataError if the path is not
-/// a checkpoint or a file is damaged or missing. Throws ConfigError if the checkpoint
-/// belongs to another model.
+/// of a module. Later calls only read the network. Throws the errors of
+/// load_checkpoint_model().
 [[nodiscard]] Predictor load_model(
     const std::string& path, std::unique_ptr<Model> model = nullptr,
     CheckpointWeights weights = CheckpointWeights::own);

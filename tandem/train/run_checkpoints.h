@@ -34,9 +34,9 @@ class RunCheckpoints {
   /// On rank 0, returns the directory of the run. If the directory exists, locks it
   /// against other runs (RunLock). Otherwise, make_directory() creates and locks it.
   /// Returns "" on other ranks, or if config.output.out is empty. Throws ConfigError if
-  /// another run writes to the directory, or if the directory belongs to another user.
-  /// Also throws ConfigError if it has checkpoints of an earlier run that this run does
-  /// not continue.
+  /// another run writes to the directory, or if the directory is a symbolic link or
+  /// belongs to another user. Also throws ConfigError if it has checkpoints of an
+  /// earlier run that this run does not continue.
   std::string directory();
 
   /// Creates and locks the directory, unless directory() has locked it. Throws
@@ -49,7 +49,8 @@ class RunCheckpoints {
   std::string newest();
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
-  /// complete checkpoint) and sets `position` and `best`. Returns false if the run does
+  /// complete checkpoint). After a restart, loads the newest complete checkpoint of the
+  /// run, if there is one. Sets `position` and `best`. Returns false if the run does
   /// not resume. Throws the errors of load_checkpoint(). Throws ConfigError if the
   /// checkpoint was trained on other data, or with other values of settings that a run
   /// keeps (check_kept_settings()).

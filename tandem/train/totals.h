@@ -30,9 +30,8 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm);
 /// rank.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
-/// Sets the fields of `summary` that need all ranks: bytes sent per rank, number of
-/// ranks, hash of the parameters and loss scale. Also sets the backend, the executor
-/// and the choice of OptimizerState. Collective.
+/// Sets the fields of `summary` that describe the model, the communication and the loss
+/// scale, such as the bytes sent per rank and the hash of the parameters. Collective.
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 

@@ -36,7 +36,7 @@ struct CustomParts {
 };
 
 /// Trains a model with the settings of a config. Collective: every rank of `comm` calls
-/// it with the same config and data. Rank 0 prints and writes files.
+/// it with the same config and data. Rank 0 writes the files of the run.
 ///
 /// `data` replaces config.data.source. The files of the run contain
 /// recorded_name(data.train) as the source. config.data.limit applies to `data`. Before
@@ -45,7 +45,7 @@ struct CustomParts {
 ///
 /// Returns the summary. The test result is equal on every rank. Times, rates,
 /// measurements and the training metric may differ; summary.json has those of rank 0.
-/// Throws ConfigError, DataError or CommError.
+/// Throws ConfigError, DataError, CommError or, if training fails, Error.
 ///
 /// If a signal stops the run, throws StoppedError after a checkpoint was saved. Throws
 /// Error instead if the run saves no checkpoints (output.out is empty, or a dry run).

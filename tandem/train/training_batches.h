@@ -29,8 +29,8 @@ void check_shares(
     const Communicator& comm);
 
 /// Reads a rank's batches, epoch by epoch, and checks that the ranks together read each
-/// sample once (PartitionAudit). The arguments of the constructor must outlive the
-/// object.
+/// sample as planned (PartitionAudit). The arguments of the constructor must outlive
+/// the object.
 class TrainingBatches {
  public:
   /// Prepares the batches of a rank whose device is `placement`.
@@ -43,14 +43,15 @@ class TrainingBatches {
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Returns whether each batch is copied to the device, because the device memory is
-  /// too small for all images.
+  /// Returns whether the loader makes batches in main memory, from which they are
+  /// copied to the device (use_device()).
   bool sends_batches() const {
     return sends_batches_;
   }
   /// Returns the number of samples of this rank in an epoch.
   int64_t samples() const;
-  /// Returns the number of samples of all ranks together in a step.
+  /// Returns the number of samples of all ranks together in a step. The last step of an
+  /// epoch may have fewer.
   int64_t samples_per_step() const;
 
   /// Returns the number of steps of a whole epoch at this world size.
@@ -58,8 +59,8 @@ class TrainingBatches {
     return steps_per_epoch_;
   }
 
-  /// Throws ConfigError if the ranks make different numbers of steps from `position` to
-  /// the end of the epoch. Also throws ConfigError if a new run makes no steps.
+  /// Throws the errors of check_same_steps() for the samples and steps from `position`
+  /// to the end of the epoch. Also throws ConfigError if a new run makes no steps.
   /// Collective.
   void check(const Position& position);
 
@@ -72,15 +73,15 @@ class TrainingBatches {
     return loader_.num_steps();
   }
 
-  /// Returns the micro-batches of the next step; empty if this rank has no samples
-  /// left.
+  /// Returns the micro-batches of the next step; empty if this rank reads no samples or
+  /// has none left.
   std::vector<Batch> next();
 
   /// Returns the value of Position::samples_in_epoch after one more step.
   int64_t after_step(int64_t samples_in_epoch) const;
 
-  /// Checks that the ranks together have read each sample of the epoch once. Throws the
-  /// errors of PartitionAudit::finish(). Collective.
+  /// Checks that the ranks together have read the samples of the epoch as planned.
+  /// Throws the errors of PartitionAudit::finish(). Collective.
   void finish_epoch() {
     audit_.finish();
   }

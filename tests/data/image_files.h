@@ -49,7 +49,8 @@ struct PngOptions {
   int num_transparent = 0;
 };
 
-/// Writes rows of packed pixels, whose bytes are `row_bytes` per row, as a PNG file.
+/// Writes a picture as a PNG file. `picture.pixels` has rows of equal length, whose
+/// pixels are packed as `options` require.
 inline void write_png(
     const std::string& path, const Picture& picture, const PngOptions& options) {
   FILE* file = std::fopen(path.c_str(), "wb");
@@ -132,7 +133,8 @@ inline std::string big_endian(uint32_t number, int bytes) {
   return text;
 }
 
-/// Returns a PNG file whose header declares another size.
+/// Writes a small PNG file to `path`, and returns its bytes after a change of the size
+/// in the header.
 inline std::string png_with_size(
     const std::string& path, uint32_t height, uint32_t width) {
   write_png(path, draw_picture(2, 2, 1));

@@ -27,9 +27,9 @@ enum class FaultKind {
 /// these functions of libc: write, ftruncate, fsync, fdatasync, rename, renameat2,
 /// unlink, unlinkat, remove, rmdir, mkdir and symlink. It also replaces open and
 /// open64, which count only if they open a file for writing. In a test that links the
-/// library, arm() sets the fault. If LD_PRELOAD loads the library, the environment variable
-/// TANDEM_FILE_FAULT sets the fault, as "KIND OPERATION ERRNO FOLDER". KIND is the
-/// number of a FaultKind.
+/// library, arm() sets the fault. If LD_PRELOAD loads the library, the environment
+/// variable TANDEM_FILE_FAULT sets the fault, as "KIND OPERATION ERRNO FOLDER". KIND is
+/// the number of a FaultKind.
 struct FileFault {
   FaultKind kind = FaultKind::none;
   // Number of the operation with the fault, from 1. Only operations in the folder

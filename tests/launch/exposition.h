@@ -14,11 +14,12 @@
 
 namespace tandem {
 
-/// MetricSamples of a text in Prometheus' format 0.0.4. The key is the name with the
-/// labels as they are written, such as `up{job="a"}`.
+/// Values of the samples in a text of Prometheus' format 0.0.4. The key is the name
+/// with the labels as they are written, such as `up{job="a"}`.
 using MetricSamples = std::map<std::string, double>;
 
-/// Strict parser of this format. It accepts only counters and gauges.
+/// Strict parser of Prometheus' format 0.0.4, for one text. It accepts only counters
+/// and gauges.
 class ExpositionParser {
  public:
   /// Throws std::runtime_error for the first line that breaks a rule of the format.

@@ -31,7 +31,8 @@ inline Numbers flat(const at::Tensor& tensor) {
 }
 
 /// Returns the largest difference between corresponding elements. Differences are
-/// relative if the element of `b` is above 1. Returns 1e300 if the sizes differ.
+/// relative if the absolute value of the element of `b` is above 1. Returns 1e300 if
+/// the sizes differ.
 inline double difference(const Numbers& a, const Numbers& b) {
   if (a.size() != b.size()) {
     return 1e300;

@@ -15,12 +15,12 @@ inline std::string onnx_python() {
   return get_env("TANDEM_TEST_ONNX_PYTHON").value_or(newest_python());
 }
 
-/// Runs this Python on one thread.
+/// Runs onnx_python() with one thread for numerical libraries.
 inline CommandResult run_onnx_python(const std::vector<std::string>& arguments) {
   return run_python(arguments, onnx_python());
 }
 
-/// Returns whether this Python has the packages. Does not import them. With a broken
+/// Returns whether onnx_python() has the packages. Does not import them. With a broken
 /// installation it returns true, so that tests fail.
 inline bool python_has_onnx_runtime() {
   return file_exists(onnx_python()) &&

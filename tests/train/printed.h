@@ -18,7 +18,7 @@ namespace tandem {
 using Lines = std::vector<std::string>;
 
 /// Returns a config for two thread ranks. With 64 samples, each rank makes four steps
-/// of 8 samples.
+/// of 8 samples per epoch.
 inline RunConfig small_config() {
   RunConfig config = thread_config(ModelKind::simplenet, 2);
   config.optimizer.lr = 0.1;

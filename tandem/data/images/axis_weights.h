@@ -26,7 +26,7 @@ struct AxisWeights {
     size_t at = 0;
   };
   static constexpr int kWeightBits = 22;
-  // Number of weights to a multiple of which each window is padded with zeros.
+  // Each window is padded with zeros to a multiple of this number of weights.
   static constexpr size_t kStep = 4;
   // The upper and the lower bits of a weight fit into 16 bits each.
   static constexpr int kLowBits = 11;

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Decoded images of an image folder, in a file.
+/// Decoded images of an image folder.
 struct CachedImages {
   ImageShape shape;
   // Images: samples x channels x height x width bytes.

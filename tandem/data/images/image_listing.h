@@ -25,11 +25,11 @@ struct ImageListing {
 /// Lists the images of a folder of class folders, without opening the images.
 ///
 /// Classes and files have the order of torchvision's `ImageFolder`: classes by name;
-/// files by their folder and then by their name. Names are compared byte by byte.
-/// Files in folders of a class folder belong to the class. Links are followed. Files
-/// and folders whose names begin with a dot are ignored. Files whose names do not end
-/// in .png, .jpg or .jpeg (in any case) are ignored with one warning, which counts
-/// them.
+/// files by their folder and then by their name. Names are compared byte by byte. Files
+/// in folders of a class folder belong to the class. Links are followed. Files and
+/// folders whose names begin with a dot are ignored. Files outside of class folders,
+/// and files whose names do not end in .png, .jpg or .jpeg (in any case), are ignored
+/// with one warning, which counts them.
 ///
 /// Throws DataError if there are no class folders, a class folder has no images, a
 /// folder or file cannot be read, or a link leads to a folder that contains it.

@@ -83,8 +83,8 @@ MakeOnednnOp make_onednn_small_convolution;
 bool fits_small_convolution(const FusedLayer& fused);
 /// Compiles a float32 convolution with Winograd's algorithm.
 MakeOnednnOp make_onednn_winograd;
-/// Returns whether make_onednn_winograd() supports the layer: windows of 3 x 3 on
-/// AVX-512, AVX2 and NEON, and of 5 x 5 on AVX2 and NEON.
+/// Returns whether make_onednn_winograd() supports the layer and is expected to be
+/// fast. Windows have 3 x 3 pixels or, on AVX2 and NEON, 5 x 5 pixels.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
 MakeOnednnOp make_onednn_linear;
 MakeOnednnOp make_onednn_batch_norm;

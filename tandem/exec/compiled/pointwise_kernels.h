@@ -6,8 +6,9 @@
 
 namespace tandem {
 
-// Vectorized loops over whole buffers, on all threads of this rank. They allocate no
-// memory. T is float or Bf16.
+// Vectorized loops over whole buffers. add_rows() and store_gradient() use one thread,
+// the other functions all threads of this rank. They allocate no memory. T is float or
+// Bf16.
 
 /// Sums each column of `rows`, count x width. Writes the sum of column j to sum[j], or
 /// adds it to sum[j] if `accumulate` is true.

@@ -24,12 +24,13 @@ struct Decision {
   int bad_rank = -1;
 };
 
-/// Turns events of single ranks into decisions that all ranks apply at the same step.
-/// Events are a signal, a loss that is not finite, the end of an interval between
-/// saves, and an observer that returns Next::stop.
+/// Turns events of single ranks into decisions that are equal on all ranks. Events are
+/// a signal, a loss that is not finite, the end of an interval between saves, and an
+/// observer that returns Next::stop.
 ///
-/// Ranks agree about twice a second. Rank 0 chooses the number of steps until the next
-/// agreement, so the ranks' clocks need not be synchronized.
+/// Ranks that wait for each other in each step agree about twice a second; other ranks
+/// agree when they meet. Rank 0 chooses the number of steps until the next agreement,
+/// so the ranks' clocks need not be synchronized.
 class Agreement {
  public:
   /// Prepares decisions of the ranks of `comm`. `minutes_between_saves` is the interval

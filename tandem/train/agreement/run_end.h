@@ -18,7 +18,7 @@ namespace tandem {
 /// Detects convergence: a rank has converged if its loss improves by less than
 /// `min_delta` from one epoch to the next. If ranks have different losses, they
 /// converge separately. A converged rank no longer trains and only takes part in
-/// collective calls. The run ends when all ranks have converged.
+/// collective calls. The run ends when all ranks that train on samples have converged.
 class Convergence {
  public:
   /// Begins without a converged rank. If `min_delta` is 0, no rank converges. `reads`
@@ -59,15 +59,15 @@ class Convergence {
 };
 
 /// Implements early stopping: a run ends after `patience` consecutive evaluations
-/// without a new lowest test loss. If `patience` is 0, the run does not end early. Test
-/// results are equal on all ranks, so the ranks make equal decisions without
+/// without a new lowest loss. If `patience` is 0, the run does not end early. Results
+/// of evaluations are equal on all ranks, so the ranks make equal decisions without
 /// communication.
 class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
 
-  /// Counts an evaluation. Returns whether its loss is lower than all earlier test
-  /// losses.
+  /// Counts an evaluation. Returns whether its loss is lower than the losses of all
+  /// earlier evaluations.
   bool note(const TestReport& test) {
     const bool better = test.loss < best_.loss;
     if (better) {

@@ -9,11 +9,10 @@
 
 namespace tandem {
 
-/// Throws ConfigError if settings or data differ between ranks. The error names the
-/// first setting or part of the data that differs, and the rank. Call this function
-/// before the first step. Collective.
-/// Does not compare mean and std, because a resumed run has numbers in place of their
-/// words on the hosts that have its config.toml.
+/// Throws ConfigError if data, or settings that do not belong to a single host, differ
+/// between ranks. The error names the first difference. Call this function before the
+/// first step. Collective. Does not compare mean and std, because a resumed run has
+/// numbers in place of their words on the hosts that have its config.toml.
 void check_same_run(const RunConfig& config, const DataParts& data, Communicator& comm);
 
 /// Throws ConfigError if the numbers of mean and std differ between ranks. `settled` is

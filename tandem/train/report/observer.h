@@ -20,10 +20,10 @@ struct StepReport {
   StepSums sums;
 };
 
-/// Training results of one epoch. They cover all ranks. If ranks do not wait for each
-/// other in each step (averaging, Hogwild, an asynchronous server), they cover only
-/// this rank. After a resume in the middle of an epoch, they may cover only the rest of
-/// the epoch.
+/// Training results of one epoch. They cover all ranks if the ranks wait for each other
+/// in each step. Otherwise (averaging, Hogwild, an asynchronous server), they cover
+/// only this rank. After a resume in the middle of an epoch, they may cover only the
+/// rest of the epoch.
 struct EpochReport {
   // Index of the epoch, from 0.
   int64_t epoch = 0;
@@ -46,9 +46,10 @@ enum class Next { proceed, stop };
 /// Each rank calls the functions of its own observer from the thread that trains. If
 /// the observer throws, train() rethrows the exception on that rank, and the run ends
 /// as after any other failure. If the observer of any rank returns Next::stop, the run
-/// stops on all ranks at the same step. If on_step() returned Next::stop, the run stops
-/// within about half a second; otherwise it stops immediately. Then the run saves a
-/// checkpoint and evaluates, and train() returns. --resume continues the run.
+/// stops on all ranks. If on_step() returned Next::stop, the run stops within about
+/// half a second, or when the ranks next meet if they do not wait for each other in
+/// each step. Otherwise it stops immediately. Then the run saves a checkpoint and
+/// evaluates, and train() returns. --resume continues the run.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -57,7 +58,8 @@ class Observer {
   virtual Next on_step(const StepReport& /*step*/) {
     return Next::proceed;
   }
-  /// Called after each epoch, before its evaluation.
+  /// Called after each epoch, before its evaluation. Also called after an epoch that an
+  /// observer has stopped.
   virtual Next on_epoch(const EpochReport& /*epoch*/) {
     return Next::proceed;
   }
@@ -65,8 +67,9 @@ class Observer {
   virtual Next on_evaluation(const TestReport& /*test*/) {
     return Next::proceed;
   }
-  /// Called on rank 0 with the path of a complete checkpoint. Training continues while
-  /// the checkpoint is written, so the run may already be some steps ahead of the
+  /// Called on rank 0 with the path of a complete checkpoint. Checkpoints that the run
+  /// saves before an evaluation are not reported. Training continues while the
+  /// checkpoint is written, so the run may already be some steps ahead of the
   /// checkpoint.
   virtual void on_checkpoint(const std::string& /*path*/) {}
 };

@@ -10,10 +10,11 @@
 namespace tandem {
 
 /// Checks that the ranks together read each sample of an epoch exactly once, except
-/// samples that the sampler repeats as padding.
+/// samples that the sampler repeats as padding or drops.
 ///
 /// The audit counts the samples that were actually read, so it also detects ranks with
-/// different data, seeds or shards. It reduces 4 bytes per sample in each epoch.
+/// different seeds or wrong shards. It reduces and broadcasts 4 bytes per sample in
+/// each epoch.
 class PartitionAudit {
  public:
   /// Prepares the audit. `sampler` has the options of this rank's sampler;

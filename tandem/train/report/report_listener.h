@@ -4,8 +4,9 @@
 
 namespace tandem {
 
-/// Interface that receives the reports of a rank: the lines of metrics.jsonl. Unlike an
-/// Observer, a listener cannot stop the run, and ranks need not all have a listener.
+/// Interface that receives the reports of a rank. On rank 0, these are the lines of
+/// metrics.jsonl. Unlike an Observer, a listener cannot stop the run, and ranks need
+/// not all have a listener.
 ///
 /// Called from the thread that trains, which waits for the end of each call. An
 /// exception ends the run.

@@ -46,8 +46,7 @@ struct EpochLoss {
 class Reporter {
  public:
   /// Prepares the reports of a rank that computes on `device`. `metric` is the metric
-  /// of the loss, and `targets_per_sample` is the number of targets of a sample
-  /// (Targets in train/targets.h).
+  /// of the loss, and `targets_per_sample` is the number of targets of a sample.
   Reporter(
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
       at::Device device, const Metric& metric, int64_t targets_per_sample);
@@ -79,9 +78,10 @@ class Reporter {
   /// (Strategy::in_lockstep()).
   void report(const ReportPlace& place, const RankMeasures& measures, bool shown);
 
-  /// Ends an epoch and returns its loss. `done` is true if the epoch is complete.
-  /// Otherwise, keeps the sums of the epoch for a checkpoint. Collective if the ranks
-  /// wait for each other in each step (Strategy::in_lockstep()).
+  /// Ends an epoch, prints config.output.epoch_line and returns the epoch's loss.
+  /// `done` is true if the epoch is complete. Otherwise, keeps the sums of the epoch
+  /// for a checkpoint. Collective if the ranks wait for each other in each step
+  /// (Strategy::in_lockstep()).
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Returns this rank's sums of the epoch (StepSums::tensor()), for a checkpoint in
