@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <ostream>
 
 #include "counted_samples.h"
 #include "hosts.h"
