@@ -17,7 +17,8 @@ inline std::vector<int64_t> sizes_of(const std::vector<Size>& shape) {
   return sizes;
 }
 
-/// Returns images of noise of these channels, height and width.
+/// Returns `size` images of random pixels, with labels. `image` is {channels, height,
+/// width}.
 inline Dataset noise(const std::vector<int64_t>& image, int64_t classes, int64_t size) {
   Dataset dataset;
   dataset.size = size;

@@ -131,8 +131,9 @@ struct ShmRankBlock {
   alignas(64) std::atomic<int32_t> cpu;
   ShmSegmentEntry segments[kSegments];
   ShmAnnouncement announcements[kAnnouncements];
-  // Number of the chunk + 1, written after the chunk. If the ranks' tensors are in
-  // shared memory, it publishes the values that the rank wrote to all of these tensors.
+  // Number of the chunk + 1, stored after the chunk is written. If the ranks' tensors
+  // are in shared memory, the rank writes its results into the tensors of all ranks
+  // instead of the chunk; this number then publishes these results.
   struct alignas(64) Flag {
     std::atomic<uint64_t> sequence;
   };
