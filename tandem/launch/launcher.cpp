@@ -130,6 +130,11 @@ HostEnding run_attempt(
   // The first wait for host 0 is before the supervisor blocks signals, because it may
   // be long.
   auto meeting = meet_first_node(options, token == nullptr ? "" : token->token(), next);
+  if (meeting.is_over && next.number > 0) {
+    return {
+        Cause::saved_and_stopped, kExitStopped,
+        "[launch] host 0 ended the run before the ranks started again"};
+  }
   if (meeting.is_over) {
     log_info("[launch] the run ended before this host could take part");
     return {};

@@ -50,11 +50,11 @@ class ElasticHosts : public testing::Test {
   ExitStatus wait(int host) {
     return launchers_.at(host)->wait();
   }
-  // Waits until the launcher of host 0 has printed a text.
-  void wait_until_host_0_prints(const std::string& text) {
+  // Waits until the launcher of a host has printed a text.
+  void wait_until_printed(int host, const std::string& text) {
     EXPECT_TRUE(eventually([&] {
-      return errors_of(0).find(text) != std::string::npos;
-    })) << errors_of(0);
+      return errors_of(host).find(text) != std::string::npos;
+    })) << errors_of(host);
   }
   // Waits until a rank has started `count` times. Returns the last line that it wrote.
   std::string start_of(int rank, size_t count) {
@@ -120,9 +120,23 @@ TEST_F(ElasticHosts, WaitForOthersIfTooFewRemain) {
   // The signal arrives between two attempts.
   send(2, SIGTERM);
   EXPECT_EQ(wait(2).code, 75) << errors_of(2);
-  wait_until_host_0_prints("host 2 left");
+  wait_until_printed(0, "host 2 left");
   send(0, SIGTERM);
   EXPECT_EQ(wait(0).code, 75) << errors_of(0);
+}
+
+TEST_F(ElasticHosts, EndIfHost0IsStoppedBetweenTwoStarts) {
+  for (const int host : {0, 1, 2}) {
+    start(host, {"--nnodes", "4", "--min-nnodes", "3"});
+  }
+  start_of(2, 1);
+  send(1, SIGTERM);
+  EXPECT_EQ(wait(1).code, 75) << errors_of(1);
+  wait_until_printed(0, "2 of at least 3 hosts have joined");
+  send(0, SIGTERM);
+  EXPECT_EQ(wait(0).code, 75) << errors_of(0);
+  EXPECT_EQ(wait(2).code, 75) << errors_of(2);
+  EXPECT_THAT(errors_of(2), HasSubstr("host 0 ended the run before the ranks started"));
 }
 
 TEST_F(ElasticHosts, ExcludeAHostThatEndsAgainAndAgain) {
@@ -134,7 +148,7 @@ TEST_F(ElasticHosts, ExcludeAHostThatEndsAgainAndAgain) {
     start_of(1, count);
     send(1, SIGKILL);
     EXPECT_EQ(wait(1).signal, SIGKILL);
-    wait_until_host_0_prints("(start " + std::to_string(count + 1) + ")");
+    wait_until_printed(0, "(start " + std::to_string(count + 1) + ")");
   }
   start(1, flags);
   EXPECT_EQ(wait(1).code, 1) << errors_of(1);
