@@ -114,6 +114,9 @@ struct DatasetSplits {
   // (DataOptions::validation). The size is 0 if there is no validation part.
   Dataset validation = {};
 };
+/// The parts, to loop over all of them.
+constexpr Dataset DatasetSplits::*kDatasetParts[] = {
+    &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);

@@ -31,8 +31,6 @@ constexpr const char* kCustom = "custom:";
 // Seed that selects the test part of data without a test part. It is a constant, so
 // that all runs have the same test part.
 constexpr uint64_t kTestSeed = 0x7e57;
-constexpr Dataset DatasetSplits::*kAllParts[] = {
-    &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
 void check_is_not_custom(const std::string& source) {
   if (source.rfind(kCustom, 0) == 0) {
@@ -115,7 +113,7 @@ bool is_measured(const DataOptions& options, bool by_default) {
 
 void measure(DatasetSplits& splits) {
   const Normalization found = measure_normalization(splits.train);
-  for (const auto part : kAllParts) {
+  for (const auto part : kDatasetParts) {
     (splits.*part).mean = found.mean;
     (splits.*part).std = found.std;
   }
@@ -125,6 +123,12 @@ WholeTargets meaning_for(LossKind loss) {
   return loss == LossKind::automatic ? WholeTargets::automatic
          : row_of(loss).of_numbers   ? WholeTargets::values
                                      : WholeTargets::classes;
+}
+
+// `takes_first`: DataSource::takes_first.
+Dataset limited(Dataset part, bool takes_first, int64_t limit) {
+  return takes_first ? first_samples(std::move(part), limit)
+                     : evenly_spaced_samples(std::move(part), limit);
 }
 
 void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
@@ -215,7 +219,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   DatasetSplits splits =
       entry != nullptr ? entry->load(deadline) : source->load(request, deadline);
   if (request.whole_targets == WholeTargets::values) {
-    for (const auto part : kAllParts) {
+    for (const auto part : kDatasetParts) {
       convert_to_values(splits.*part);
     }
   }
@@ -230,9 +234,9 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   if (source != nullptr && request.for_training && request.logs_parts) {
     warn_of_classes(splits.train);
   }
-  for (const auto part : kAllParts) {
-    splits.*part =
-        limit_samples(std::move(splits.*part), options.source, options.limit);
+  const bool takes_first = source == nullptr || source->takes_first;
+  for (const auto part : kDatasetParts) {
+    splits.*part = limited(std::move(splits.*part), takes_first, options.limit);
   }
   if (options.validation > 0) {
     hold_out_validation(splits, request);
@@ -249,10 +253,9 @@ DatasetSplits load_dataset(
 }
 
 Dataset limit_samples(Dataset part, const std::string& source, int64_t limit) {
-  const bool is_shuffled =
+  const bool takes_first =
       find_entry(source) != nullptr || find_source(source).takes_first;
-  return is_shuffled ? first_samples(std::move(part), limit)
-                     : evenly_spaced_samples(std::move(part), limit);
+  return limited(std::move(part), takes_first, limit);
 }
 
 void check_kind_of_files(const std::string& path, const Dataset& trained) {

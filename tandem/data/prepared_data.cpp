@@ -42,8 +42,6 @@ constexpr size_t kPageBytes = 4096;
 // digit.
 constexpr const char* kConfigError = "ConfigError ";
 constexpr const char* kDataError = "DataError ";
-constexpr Dataset DatasetSplits::*kParts[] = {
-    &DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation};
 
 size_t whole_pages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -60,12 +58,12 @@ void write_pages(int fd, const void* data, size_t bytes) {
 void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   std::ostringstream head;
   head << key << '\n';
-  for (const auto part : kParts) {
+  for (const auto part : kDatasetParts) {
     head << describe(splits.*part);
   }
   const std::string text = head.str();
   write_pages(fd, text.c_str(), text.size() + 1);
-  for (const auto part : kParts) {
+  for (const auto part : kDatasetParts) {
     const Dataset& split = splits.*part;
     for (const auto* samples : {&split.inputs, &split.targets}) {
       write_pages(
@@ -94,10 +92,8 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
   } catch (const DataError& error) {
     return write_error(memory, kDataError, key, error);
   }
-  const auto is_mapped = [&](auto part) {
-    return (splits.*part).inputs.is_mapped || (splits.*part).places;
-  };
-  if (std::none_of(std::begin(kParts), std::end(kParts), is_mapped)) {
+  const auto is_mapped = [&](auto part) { return (splits.*part).inputs.is_mapped; };
+  if (std::none_of(std::begin(kDatasetParts), std::end(kDatasetParts), is_mapped)) {
     write_splits(memory, key, splits);
   }
 }
@@ -217,7 +213,7 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
     return std::nullopt;
   }
   DatasetSplits splits;
-  for (const auto part : kParts) {
+  for (const auto part : kDatasetParts) {
     auto split = read_description(lines, all.size());
     if (!split) {
       return std::nullopt;
@@ -225,7 +221,7 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
     splits.*part = std::move(*split);
   }
   size_t offset = whole_pages(head.size() + 1);
-  for (const auto part : kParts) {
+  for (const auto part : kDatasetParts) {
     Dataset& split = splits.*part;
     for (auto* samples : {&split.inputs, &split.targets}) {
       const int64_t bytes = samples->bytes_of(split.size);
@@ -310,7 +306,7 @@ DatasetSplits load_prepared_dataset(DataRequest request, const Deadline& deadlin
   }
   request.logs_parts = !offer;
   auto splits = load_dataset(request, deadline);
-  for (const auto part : kParts) {
+  for (const auto part : kDatasetParts) {
     (splits.*part).hashes = hashes_of(splits.*part);
   }
   return splits;
