@@ -18,6 +18,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/npy.h"
+#include "tandem/data/npy_format.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
 
@@ -259,6 +260,35 @@ TEST(PreparedData, MappedFilesAreMappedByTheWorker) {
   EXPECT_EQ(splits.train.inputs.bytes.data(), splits.validation.inputs.bytes.data());
   EXPECT_EQ(splits.validation.size, 90);
   EXPECT_EQ(splits.validation.hashes.inputs.size(), 64u);
+}
+
+// The training inputs are converted to float32 in memory, but the test inputs are
+// mapped, and the limit selects some of them.
+TEST(PreparedData, HasTheSamplesOfALimitOfAMappedTestPart) {
+  const Scratch scratch;
+  std::string doubles = npy_header(ElementType::float32, {8, 1});
+  doubles.replace(doubles.find("<f4"), 3, "<f8");
+  std::ofstream(scratch / "train_x.npy", std::ios::binary)
+      << doubles << std::string(8 * sizeof(double), '\0');
+  const std::vector<float> inputs = {0, 1, 2, 3, 4, 5, 6, 7};
+  write_npy(
+      scratch / "test_x.npy", ElementType::float32, {8, 1},
+      reinterpret_cast<const uint8_t*>(inputs.data()));
+  const std::vector<int64_t> targets = {0, 1, 0, 1, 0, 1, 0, 1};
+  for (const char* name : {"train_y.npy", "test_y.npy"}) {
+    write_npy(
+        scratch / name, ElementType::int64, {8},
+        reinterpret_cast<const uint8_t*>(targets.data()));
+  }
+  const DataRequest request(scratch.path(), 4);
+  const auto splits = load_prepared(request, request);
+  EXPECT_FALSE(splits.train.inputs.is_mapped);
+  std::vector<float> found;
+  for (int64_t i = 0; i < splits.test.size; ++i) {
+    const auto* input = splits.test.inputs.at(splits.test.place_of(i));
+    found.push_back(*reinterpret_cast<const float*>(input));
+  }
+  EXPECT_THAT(found, testing::ElementsAre(0, 2, 4, 6));
 }
 
 // A stopped child never ends.
