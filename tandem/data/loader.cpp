@@ -362,9 +362,7 @@ void Loader::copy_targets(const Batch& batch) const {
   auto* to = static_cast<uint8_t*>(batch.targets.data_ptr());
   for (int64_t i = 0; i < batch.count(); ++i, to += bytes) {
     const uint8_t* from = find(targets_, samples[i], position_in(batch, i));
-    if (widens && targets_.numel == 1) {
-      *reinterpret_cast<int64_t*>(to) = *from;
-    } else if (widens) {
+    if (widens) {
       std::copy_n(from, targets_.numel, reinterpret_cast<int64_t*>(to));
     } else {
       std::memcpy(to, from, static_cast<size_t>(bytes));
