@@ -63,6 +63,10 @@ int64_t count_samples(const std::vector<Size>& shape, const at::Tensor& input) {
   return 0;
 }
 
+bool is_device(const c10::Argument& argument) {
+  return argument.type()->str().rfind("Device", 0) == 0;
+}
+
 }  // namespace
 
 // A node, prepared for repeated calls.
@@ -81,6 +85,11 @@ struct Interpreter::Step {
 
 Interpreter::Interpreter(const Graph& graph, Options options)
     : graph_(graph), options_(std::move(options)) {
+  for (const auto& value : graph.values) {
+    constants_.push_back(
+        value.kind == ValueKind::constant ? value.tensor.to(options_.device)
+                                          : at::Tensor());
+  }
   const auto in_place = relus_in_place(graph);
   for (const auto& node : graph.nodes) {
     Step step;
@@ -91,8 +100,11 @@ Interpreter::Interpreter(const Graph& graph, Options options)
       step.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
           relu ? "aten::relu_" : node.target.c_str(), node.overload.c_str());
     }
+    const auto& arguments = schema_of(node).arguments();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
-      step.arguments.push_back(node.arguments[i].constant);
+      step.arguments.push_back(
+          is_device(arguments[i]) ? c10::IValue(options_.device)
+                                  : node.arguments[i].constant);
       if (node.arguments[i].kind != Argument::Kind::constant) {
         step.changing.push_back(i);
       }
@@ -121,6 +133,7 @@ class Interpreter::Pass {
  public:
   Pass(const Interpreter& of, const at::Tensor& input, const ForwardContext& context)
       : graph_(of.graph_),
+        constants_(of.constants_),
         options_(of.options_),
         values_(graph_.values.size()),
         context_(context),
@@ -139,7 +152,10 @@ class Interpreter::Pass {
  private:
   const at::Tensor& tensor(ValueId id) const {
     const Value& value = graph_.value(id);
-    return value.tensor.defined() ? value.tensor : values_[static_cast<size_t>(id)];
+    const auto i = static_cast<size_t>(id);
+    return value.kind == ValueKind::constant ? constants_[i]
+           : value.tensor.defined()          ? value.tensor
+                                             : values_[i];
   }
 
   c10::IValue value_of(const Argument& argument) const {
@@ -249,6 +265,7 @@ class Interpreter::Pass {
   }
 
   const Graph& graph_;
+  const std::vector<at::Tensor>& constants_;
   const Options& options_;
   // By ValueId.
   std::vector<at::Tensor> values_;

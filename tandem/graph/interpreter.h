@@ -24,6 +24,9 @@ class Interpreter {
     StackFunction stack_statistics;
     // If false, dropout returns its input unchanged.
     bool dropout = true;
+    // Device of the input, the parameters and the buffers. The interpreter copies the
+    // graph's constants to this device, and operators create their tensors there.
+    at::Device device = at::kCPU;
   };
 
   /// Prepares the calls of operators. `graph` must pass verify() and outlive the
@@ -44,6 +47,8 @@ class Interpreter {
   const Graph& graph_;
   Options options_;
   std::vector<Step> steps_;
+  // Constants on the device, by ValueId; undefined for other values.
+  std::vector<at::Tensor> constants_;
 };
 
 }  // namespace tandem

@@ -33,14 +33,15 @@ struct Statistics {
 // Returns {means, variances, count} of this rank's samples, in float64.
 at::Tensor own_statistics(const at::Tensor& x) {
   const int64_t channels = x.size(1);
+  const auto options = x.options().dtype(at::kDouble);
   if (x.numel() == 0) {
-    return at::zeros({2 * channels + 1}, at::kDouble);
+    return at::zeros({2 * channels + 1}, options);
   }
   const auto [mean, variance] = at::batch_norm_update_stats(x, {}, {}, 0);
   const auto count = static_cast<double>(x.numel() / channels);
   return at::cat(
       {mean.to(at::kDouble), variance.to(at::kDouble),
-       at::full({1}, count, at::kDouble)});
+       at::full({1}, count, options)});
 }
 
 Statistics of_all_ranks(const at::Tensor& x, const StackFunction& stack) {

@@ -18,6 +18,10 @@ class GraphModel : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    if (input.device() != device_) {
+      device_ = input.device();
+      prepare();
+    }
     return interpreter_->run(input, context);
   }
 
@@ -40,11 +44,14 @@ class GraphModel : public Model {
  private:
   void prepare() {
     interpreter_.emplace(
-        graph_, Interpreter::Options{options_.stack_statistics, options_.dropout});
+        graph_,
+        Interpreter::Options{options_.stack_statistics, options_.dropout, device_});
   }
 
   Graph graph_;
   GraphModelOptions options_;
+  // Device of the inputs.
+  at::Device device_ = at::kCPU;
   std::optional<Interpreter> interpreter_;
 };
 

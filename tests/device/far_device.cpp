@@ -428,8 +428,32 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
   return {far_one(output, device), far_one(mean, device), far_one(inverse_std, device)};
 }
 
+// Throws CUDA's error if the tensors of `value` and `device` are on several devices.
+// Single numbers may be in main memory.
+void check_device(const c10::IValue& value, c10::optional<at::Device>& device) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    const auto& tensor = value.toTensor();
+    if (tensor.dim() > 0 || !tensor.is_cpu()) {
+      device = device.value_or(tensor.device());
+      TORCH_CHECK(
+          tensor.device() == *device,
+          "Expected all tensors to be on the same device, "
+          "but found at least two devices, ",
+          *device, " and ", tensor.device(), "!");
+    }
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      check_device(element, device);
+    }
+  }
+}
+
 // Other operators: copies tensors to the CPU, and copies the results back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  c10::optional<at::Device> device;
+  for (const auto& value : torch::jit::last(*stack, op.schema().arguments().size())) {
+    check_device(value, device);
+  }
   const Computing computing;
   at::native::cpu_fallback(op, stack);
 }

@@ -104,4 +104,27 @@ INSTANTIATE_TEST_SUITE_P(
             }}),
     [](const auto& row) { return std::string(row.param.name); });
 
+// With averages at the end of each epoch, ranks add up their losses on their own.
+TEST(FarRankRun, AveragesAfterEachEpoch) {
+  const auto losses_on = [](bool far) {
+    return on_each_rank("thread", 3, [&](Communicator& comm) {
+      RunConfig config;
+      config.model.kind = ModelKind::custom;
+      config.training.batch_size = 8;
+      config.training.epochs = 2;
+      config.exec.executor = ExecutorKind::eager;
+      config.strategy.kind = StrategyKind::averaging;
+      CustomParts own(make_small_model(without_dropout(small_net_layers())));
+      if (far) {
+        own.placement = far_placement(comm.rank());
+      }
+      const auto group = for_devices(comm);
+      return train(config, {noise_images(96), noise_images(40)}, *group, std::move(own))
+          .test.loss;
+    });
+  };
+  EXPECT_THAT(
+      losses_on(true), testing::Each(testing::DoubleNear(losses_on(false)[0], 1e-9)));
+}
+
 }  // namespace tandem::far_ranks_test

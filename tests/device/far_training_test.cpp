@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 
 #include "tandem/formats/safetensors.h"
+#include "tandem/graph/pt2.h"
+#include "tandem/model/graph_model.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/device/far_device.h"
+#include "tests/graph/fixture_files.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
+#include "tests/train/noise.h"
 
 namespace tandem::far_training_test {
 
@@ -233,6 +237,24 @@ TEST(FarRun, MixedPrecisionSkipsTheSameStepsAsTheCpu) {
     EXPECT_EQ(skipped_steps("near", {}), expected);
     EXPECT_EQ(skipped_steps("far", far_placement()), expected);
   }
+}
+
+// The network has constants, and operators that create tensors.
+TEST(FarRun, TrainsAnImportedNetwork) {
+  const Scratch scratch;
+  const auto path = unpack_fixture(scratch, "transformer-2.15.0.pt2");
+  const auto loss_on = [&](const Placement& placement) {
+    const Graph graph = read_pt2(path);
+    const auto comm = make_single_communicator();
+    CustomParts own(make_graph_model(graph));
+    own.placement = placement;
+    return train(
+               short_run(""), {noise_for(graph, 96), noise_for(graph, 40)}, *comm,
+               std::move(own))
+        .test.loss;
+  };
+  const double expected = loss_on({});
+  EXPECT_NEAR(loss_on(far_placement(1)), expected, 1e-6 * expected);
 }
 
 TEST(FarRun, Tf32IsForDevices) {

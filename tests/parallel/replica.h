@@ -170,7 +170,7 @@ struct Replica {
   static at::Tensor flat(const std::vector<NamedTensor>& tensors) {
     std::vector<at::Tensor> parts = {at::zeros({0}, at::kDouble)};
     for (const auto& entry : tensors) {
-      parts.push_back(entry.tensor.detach().to(at::kDouble).reshape(-1));
+      parts.push_back(entry.tensor.detach().cpu().to(at::kDouble).reshape(-1));
     }
     return at::cat(parts).clone();
   }
@@ -292,7 +292,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   const auto whole = replica.whole_parameters();
   std::vector<at::Tensor> flat;
   for (const auto& entry : whole) {
-    flat.push_back(entry.tensor.reshape(-1));
+    flat.push_back(entry.tensor.cpu().reshape(-1));
   }
   result.parameters = at::cat(flat);
   result.sha256 = ModelArenas(whole, {}).parameters_sha256();

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -81,7 +82,8 @@ void Reporter::add_step(
 
 at::Tensor Reporter::epoch_sums() {
   if (epoch_sums_.empty()) {
-    epoch_sums_ = {0, 0, 0};
+    epoch_sums_ =
+        StepSums(at::zeros({3}, at::TensorOptions(at::kDouble).device(device_)));
   }
   return epoch_sums_.tensor();
 }
@@ -151,7 +153,7 @@ std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
   if (!in_lockstep_) {
     return {sums_.values(), batch_.values()};
   }
-  auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
+  auto both = at::cat({sums_.tensor().cpu(), batch_.tensor().cpu()});
   comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
   // For its last batch, a rank without batches, such as the first stage of a pipeline,
   // reports the sums of all ranks.
