@@ -4,8 +4,8 @@ losses.
 
 Differences: the data set, which the tutorial does not define, is MNIST with two pixels
 around each image, since the layers need 32 x 32; the model is that of models.py with the
-same layers; there are no GPUs; and the program ends with a test. The model is wrapped even
-without two GPUs, and nn.DataParallel calls the module on a CPU. --nproc: CPU threads.
+same layers; and the program ends with a test. The model is wrapped even without two GPUs, and
+nn.DataParallel calls the module on a CPU. --nproc: CPU threads.
 
 usage: 002_data_parallel.py --data FOLDER [--nproc 2] [--epochs 1] [--limit N]
 """
@@ -31,7 +31,7 @@ def main():
     recipe = models.RECIPES["lenet3x3"]
     train_dataset = common.tutorial_dataset(args, "train", recipe)
     train_loader = data.DataLoader(train_dataset, batch_size=64, shuffle=True)
-    model = nn.DataParallel(models.make_model("lenet3x3"))
+    model = nn.DataParallel(models.make_model("lenet3x3").to(device))
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     watch = common.Stopwatch()
@@ -39,12 +39,13 @@ def main():
         model.train()
         with watch:
             for inputs, targets in train_loader:
+                inputs, targets = inputs.to(device), targets.to(device)
                 optimizer.zero_grad()
                 outputs = model(inputs)
                 loss = criterion(outputs, targets)
                 loss.backward()
                 optimizer.step()
-    common.end_tutorial(args, model, recipe, watch)
+    common.end_tutorial(args, model.module.to("cpu"), recipe, watch)
 
 
 if __name__ == "__main__":
