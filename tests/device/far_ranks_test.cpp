@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
             }}),
     [](const auto& row) { return std::string(row.param.name); });
 
-// With averages at the end of each epoch, ranks add up their losses on their own.
+// With averages at the end of each epoch, each rank sums its own losses.
 TEST(FarRankRun, AveragesAfterEachEpoch) {
   const auto losses_on = [](bool far) {
     return on_each_rank("thread", 3, [&](Communicator& comm) {
