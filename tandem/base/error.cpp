@@ -106,9 +106,10 @@ std::string first_line(const std::exception& error) {
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  // A name of up to 3 letters is similar if one letter differs, or if the letters are
-  // in another order.
-  const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
+  // A name of two or three letters is similar if one letter differs, or if the letters
+  // are in another order.
+  const size_t most = name.size() <= 3 ? name.size() / 2
+                                       : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
     // A much longer name cannot be similar, and comparing it would be slow.

@@ -68,9 +68,8 @@ std::string content_text(const std::string& path) {
   constexpr size_t kMostNames = 3;
   const size_t num_more = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - num_more);
-  return "contains only " + join(names) +
-         (num_more == 0 ? "" : fmt::format(" and {} more", num_more)) +
-         ", which have no known format";
+  return "contains nothing in a known format, only " + join(names) +
+         (num_more == 0 ? "" : fmt::format(" and {} more", num_more));
 }
 
 int64_t largest_class(const Dataset& data, int64_t ignored) {

@@ -30,6 +30,7 @@ TEST(DidYouMean, CountsInsertedMissingAndSwappedLetters) {
 TEST(DidYouMean, IsEmptyIfNoCandidateIsNear) {
   EXPECT_EQ(did_you_mean("pipeline", {"sgd", "adam"}), "");
   EXPECT_EQ(did_you_mean("pipeline", {}), "");
+  EXPECT_EQ(did_you_mean("z", {"a", "b"}), "");
 }
 
 TEST(DidYouMean, DoesNotMatchThreeLettersIfTwoDiffer) {

@@ -158,8 +158,8 @@ TEST_F(Sources, AFileWithoutAFormatIsReportedWithAllFormats) {
            {scratch_ / "file.bin", "has no known format"},
            {folder_, "is an empty folder"},
            {other,
-            "contains only a.tsv, b.tsv, c.tsv and 2 more, which have no known "
-            "format"}}) {
+            "contains nothing in a known format, only a.tsv, b.tsv, c.tsv and 2 "
+            "more"}}) {
     EXPECT_THAT(
         error_of<DataError>([&, &path = path] { return load_dataset(path); }),
         AllOf(
