@@ -70,7 +70,7 @@ void hold_out_test(DatasetSplits& splits, const DataRequest& request) {
   splits.test = hold_out(train, fraction, kTestSeed, "test_fraction");
   if (request.logs_parts) {
     log_info(fmt::format(
-        "'{}' has no test part, so {} of its {} samples are the test part "
+        "'{}' has no test part, so the test part gets {} of its {} samples "
         "(--test-fraction {})",
         train.name, splits.test.size, all, fraction));
   }
