@@ -94,15 +94,32 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
                            : options.batch_size;
 }
 
+// Returns why samples of this kind are not kept on a device; "" if they are.
+std::string kept_in_main_memory(const LoaderOptions& options, const Dataset& data) {
+  if (!data.has_images() || !data.has_classes() || !data.targets.shape.empty() ||
+      options.mean.size() != 1) {
+    return "only images with one class each and one mean are kept on a device";
+  }
+  return options.augmentation.any() ? "--augment changes them"
+         : data.places              ? "--limit selects some samples of a mapped file"
+                                    : "";
+}
+
 }  // namespace
 
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement) {
-  const bool is_plain = data.has_images() && data.has_classes() &&
-                        data.targets.shape.empty() && options.mean.size() == 1 &&
-                        !options.augmentation.any() && !data.places;
-  options.images = is_plain ? copy_to_device(data, placement) : nullptr;
-  options.pinned = placement.device && placement.device->is_cuda() && !options.images;
+  if (!placement.is_elsewhere()) {
+    return;
+  }
+  std::string& why_not = options.why_not_on_device;
+  why_not = kept_in_main_memory(options, data);
+  options.images = why_not.empty() ? copy_to_device(data, placement) : nullptr;
+  if (why_not.empty() && !options.images) {
+    why_not =
+        "they need more than half of the free memory of " + placement.device->str();
+  }
+  options.pinned = placement.device->is_cuda() && !options.images;
 }
 
 Loader::Loader(

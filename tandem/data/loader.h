@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <optional>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct LoaderOptions : InputOptions {
   // Images and labels on a device, on which the loader then makes its batches. Null:
   // the loader makes batches on the CPU.
   std::shared_ptr<const DeviceImages> images;
+  // Reason why batches for a model on a device are made on the CPU; "" if they are not.
+  std::string why_not_on_device;
 
   // Number of batches that are valid at the same time. The loader reuses the memory of
   // older batches.
@@ -49,7 +52,7 @@ struct LoaderOptions : InputOptions {
   bool pinned = false;
 };
 
-/// Sets `images` and `pinned` for a model on `placement`. The loader then makes batches
+/// Sets `images`, `why_not_on_device` and `pinned` for a model on `placement`. The loader then makes batches
 /// on the device if these conditions hold:
 /// - the samples are images with one class each and one mean, and not a subset of a
 ///   mapped file
@@ -90,9 +93,9 @@ class Loader {
     return tandem::end_position(sampler_);
   }
 
-  /// Returns whether batches are made on a device.
-  bool on_device() const {
-    return options_.images != nullptr;
+  /// Returns LoaderOptions::why_not_on_device.
+  const std::string& why_not_on_device() const {
+    return options_.why_not_on_device;
   }
 
   /// Moves to a global position (sampler.h) in an epoch. The position and the epoch may

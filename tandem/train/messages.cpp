@@ -35,18 +35,17 @@ std::string describe_run(
 
 std::vector<std::string> describe_start(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
-    bool sends_batches, Communicator& comm) {
+    const std::string& why_not_on_device, Communicator& comm) {
   std::vector<std::string> lines = {describe_run(config, train, parts, comm)};
   if (!parts.executor_passed_over.empty()) {
     lines.push_back(fmt::format(
         "executor {}: {}", name_of(parts.executor->kind()),
         parts.executor_passed_over));
   }
-  if (sends_batches) {
+  if (!why_not_on_device.empty()) {
     lines.push_back(fmt::format(
-        "data: the images stay in main memory, because they need more than half of the "
-        "free memory of {}; each batch is copied there",
-        parts.arenas->device().str()));
+        "data: the samples stay in main memory, because {}; each batch is copied to {}",
+        why_not_on_device, parts.arenas->device().str()));
   }
   return lines;
 }

@@ -16,10 +16,10 @@
 namespace tandem {
 
 /// Returns the first lines that a run prints: model, data, ranks, and the values chosen
-/// for `auto`. `sends_batches` is TrainingBatches::sends_batches(). Collective.
+/// for `auto`. `why_not_on_device` is LoaderOptions::why_not_on_device. Collective.
 std::vector<std::string> describe_start(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
-    bool sends_batches, Communicator& comm);
+    const std::string& why_not_on_device, Communicator& comm);
 
 /// Returns a line with the number of steps that were skipped because gradients
 /// overflowed, and with the loss scale.

@@ -92,7 +92,6 @@ TrainingBatches::TrainingBatches(
       loader_(
           train, sampler(), training_loader_options(config, train, parts, placement)),
       audit_(comm, sampler()),
-      sends_batches_(reads() && placement.is_elsewhere() && !loader_.on_device()),
       steps_per_epoch_(loader_.num_steps()) {}
 
 SamplerOptions TrainingBatches::sampler() const {

@@ -43,10 +43,9 @@ class TrainingBatches {
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Returns whether the loader makes batches in main memory, from which they are
-  /// copied to the device (use_device()).
-  bool sends_batches() const {
-    return sends_batches_;
+  /// Returns Loader::why_not_on_device().
+  const std::string& why_not_on_device() const {
+    return loader_.why_not_on_device();
   }
   /// Returns the number of samples of this rank in an epoch.
   int64_t samples() const;
@@ -95,7 +94,6 @@ class TrainingBatches {
   DataShard shard_;
   Loader loader_;
   PartitionAudit audit_;
-  bool sends_batches_;
   int64_t steps_per_epoch_;
 };
 

@@ -184,7 +184,7 @@ class TrainingRun {
 
   void announce() {
     for (const auto& line : describe_start(
-             config_, data_.train, parts_, batches_.sends_batches(), comm_)) {
+             config_, data_.train, parts_, batches_.why_not_on_device(), comm_)) {
       reporter_.say(line);
     }
     reporter_.start(batches_.samples(), data_.train.size);

@@ -38,7 +38,6 @@ class FarData : public testing::TestWithParam<Case> {
 TEST_P(FarData, EqualsBatchesInMainMemory) {
   auto near = loader(nullptr);
   auto far = loader(copy_to_device(noise_images(60), far_placement()));
-  EXPECT_TRUE(far.on_device());
   for (const int64_t epoch : {0, 2}) {
     for (const int64_t first : {0, 16}) {
       near.seek(epoch, first);
@@ -128,6 +127,23 @@ TEST(FarDataWithoutRoom, StaysInMainMemory) {
   EXPECT_EQ(copy_to_device(data, far_placement()), nullptr);
   far_free_bytes = int64_t{1} << 30;
   EXPECT_EQ(copy_to_device(data, {}), nullptr);
+}
+
+TEST(FarDataOfAnotherKind, StaysInMainMemoryForAReason) {
+  auto data = noise_images(60);
+  LoaderOptions options;
+  use_device(options, data, {});
+  EXPECT_EQ(options.why_not_on_device, "");
+  use_device(options, data, far_placement());
+  EXPECT_EQ(options.why_not_on_device, "");
+  EXPECT_NE(options.images, nullptr);
+  LoaderOptions changed;
+  changed.augmentation = parse_augmentation("flip");
+  use_device(changed, data, far_placement());
+  EXPECT_EQ(changed.why_not_on_device, "--augment changes them");
+  data.targets.shape = {1};
+  use_device(options, data, far_placement());
+  EXPECT_THAT(options.why_not_on_device, testing::HasSubstr("only images"));
 }
 
 }  // namespace tandem::far_data_test

@@ -186,7 +186,9 @@ TEST(FarRun, ImagesThatDoNotFitChangeNoBit) {
   const auto said = testing::internal::GetCapturedStdout();
   far_free_bytes = int64_t{1} << 30;
   EXPECT_EQ(found, expected);
-  EXPECT_THAT(said, HasSubstr("data: the images stay in main memory"));
+  EXPECT_THAT(
+      said, HasSubstr("data: the samples stay in main memory, because they need more "
+                      "than half of the free memory of xpu:0"));
 }
 
 TEST(FarRun, ResumesToTheBitsOfAnUninterruptedRun) {
