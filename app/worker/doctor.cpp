@@ -50,12 +50,9 @@ std::string obstacle_to(BackendKind backend) {
       return mpi_obstacle();
     case BackendKind::nccl:
       return nccl_obstacle();
-    case BackendKind::automatic:
-    case BackendKind::gloo:
-    case BackendKind::thread:
-      break;
+    default:
+      return "";
   }
-  return "";
 }
 
 void print_row(

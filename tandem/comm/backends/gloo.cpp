@@ -15,6 +15,8 @@
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/store/address_filter.h"
+#include "tandem/base/store/socket.h"
+#include "tandem/comm/backend.h"
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
@@ -440,6 +442,25 @@ std::unique_ptr<Communicator> form_with_retries(
   throw_not_formed(options.attempts, forming.foreign_address(), failure);
 }
 
+// Returns a loopback address if every rank is on this host, otherwise the address of
+// the interface that routes to host 0. If LOCAL_WORLD_SIZE is not set, the result
+// depends on the route to MASTER_ADDR: a loopback MASTER_ADDR has a loopback route.
+std::string interface_address(const BackendParts& parts) {
+  return parts.ranks_share_host() ? "127.0.0.1"
+                                  : local_address_towards(parts.env.master_addr);
+}
+
+// Waits until the group has formed on all ranks. A rank that leaves earlier would break
+// connections that other ranks are still making.
+void wait_until_all_have_formed(const BackendParts& parts) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < parts.env.world_size; ++rank) {
+    all.push_back("formed/" + std::to_string(rank));
+  }
+  parts.store->set(all[static_cast<size_t>(parts.env.rank)], "1");
+  parts.store->wait(all, parts.forming.left());
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(
@@ -459,6 +480,19 @@ std::unique_ptr<Communicator> make_gloo_communicator(
   } catch (const std::exception& error) {
     throw CommError("forming the Gloo group", first_line(error));
   }
+}
+
+std::unique_ptr<Communicator> make_world(
+    KindTag<BackendKind::gloo>, const BackendParts& parts) {
+  GlooOptions settings;
+  settings.address = interface_address(parts);
+  settings.timeout = parts.options.timeout();
+  settings.forming_timeout = parts.forming.left();
+  settings.attempts = 3;
+  auto world = make_gloo_communicator(
+      parts.store, "world", parts.env.rank, parts.env.world_size, settings);
+  wait_until_all_have_formed(parts);
+  return world;
 }
 
 }  // namespace tandem

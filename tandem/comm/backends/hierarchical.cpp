@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/backend.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/comm/rpc/rpc.h"
 
@@ -365,6 +367,13 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   }
   return std::make_unique<HierarchicalCommunicator>(
       std::move(world), std::move(levels));
+}
+
+std::unique_ptr<Communicator> make_world(
+    KindTag<BackendKind::shm_gloo>, const BackendParts& parts) {
+  auto world = make_world<BackendKind::gloo>(parts);
+  return make_hierarchical_communicator(
+      std::move(world), parts.store, "world", host_identity(), shm_options(parts));
 }
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/backend.h"
 #include "tandem/comm/backends/mpi_group.h"
 #include "tandem/comm/backends/mpi_session.h"
 
@@ -367,6 +368,31 @@ std::unique_ptr<Communicator> make_mpi_communicator(
   } catch (const std::exception& error) {
     throw CommError("forming the MPI group", first_line(error));
   }
+}
+
+std::unique_ptr<Communicator> make_world(
+    KindTag<BackendKind::mpi>, const BackendParts& parts) {
+  const RankEnv& env = parts.env;
+  // srun can also start MPI's ranks, through PMIx.
+  if (!get_env("OMPI_COMM_WORLD_SIZE") && !get_env("PMIX_RANK")) {
+    throw ConfigError(
+        "[comm] backend mpi needs ranks that mpirun started, but mpirun did not start "
+        "this process; put 'mpirun -np " +
+        std::to_string(std::max(2, env.world_size)) +
+        "' before the command, or use --backend gloo");
+  }
+  MpiOptions mpi;
+  mpi.timeout = parts.options.timeout();
+  auto comm = make_mpi_communicator(mpi);
+  if (comm->size() != env.world_size || comm->rank() != env.rank) {
+    throw ConfigError(
+        "[comm] this process is rank " + std::to_string(comm->rank()) + " of " +
+        std::to_string(comm->size()) + " by MPI, but rank " + std::to_string(env.rank) +
+        " of " + std::to_string(env.world_size) +
+        " by the environment; start the ranks with Open MPI's mpirun, and unset RANK "
+        "and WORLD_SIZE");
+  }
+  return comm;
 }
 
 }  // namespace tandem

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <thread>
 
+#include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/backend.h"
 #include "tandem/comm/backends/thread_group.h"
 #include "tandem/comm/rpc/thread_rpc.h"
 
@@ -232,6 +234,13 @@ void run_ranks(
   if (first_error) {
     std::rethrow_exception(first_error);
   }
+}
+
+std::unique_ptr<Communicator> make_world(
+    KindTag<BackendKind::thread>, const BackendParts&) {
+  throw ConfigError(
+      "[comm] backend thread needs ranks that are threads; use --backend auto, or "
+      "--rank-type thread");
 }
 
 }  // namespace tandem

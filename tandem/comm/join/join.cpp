@@ -3,17 +3,15 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
-#include "tandem/base/host.h"
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/store/socket.h"
-#include "tandem/comm/backends/gloo.h"
-#include "tandem/comm/backends/hierarchical.h"
-#include "tandem/comm/backends/mpi.h"
-#include "tandem/comm/shm/shm.h"
+#include "tandem/comm/backend.h"
 
 namespace tandem {
 
@@ -22,110 +20,6 @@ namespace {
 constexpr int kPortsBehindAgent = 8;
 // Timeout of an answer of the store, long enough even for a busy host.
 constexpr Milliseconds kPatience{30'000};
-
-// Waits until the group has formed on all ranks. A rank that leaves earlier would break
-// connections that other ranks are still making.
-void wait_until_all_have_formed(
-    StoreClient& store, const RankEnv& env, Milliseconds timeout) {
-  std::vector<std::string> all;
-  for (int rank = 0; rank < env.world_size; ++rank) {
-    all.push_back("formed/" + std::to_string(rank));
-  }
-  store.set(all[static_cast<size_t>(env.rank)], "1");
-  store.wait(all, timeout);
-}
-
-std::unique_ptr<Communicator> make_gloo(
-    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options, const Deadline& forming) {
-  GlooOptions gloo;
-  gloo.address = address;
-  gloo.timeout = options.timeout();
-  gloo.forming_timeout = forming.left();
-  gloo.attempts = 3;
-  auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
-  wait_until_all_have_formed(*store, env, forming.left());
-  return world;
-}
-
-ShmOptions shm_options(const CommOptions& options, const Deadline& forming) {
-  ShmOptions shm;
-  shm.timeout = options.timeout();
-  shm.forming_timeout = forming.left();
-  return shm;
-}
-
-bool is_shared(const RankEnv& env) {
-  return env.local_world_size == env.world_size;
-}
-
-std::unique_ptr<Communicator> make_shm(
-    const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
-    const CommOptions& options, const Deadline& forming) {
-  if (!is_shared(env)) {
-    throw ConfigError(
-        "[comm] backend shm needs all ranks on one host, but only " +
-        std::to_string(env.local_world_size) + " of " + std::to_string(env.world_size) +
-        " ranks are on this host; use --backend auto, or correct LOCAL_WORLD_SIZE");
-  }
-  return make_shm_communicator(
-      store, "world", env.rank, env.world_size, shm_options(options, forming));
-}
-
-std::unique_ptr<Communicator> make_hierarchy(
-    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options, const Deadline& forming) {
-  return make_hierarchical_communicator(
-      make_gloo(store, env, address, options, forming), store, "world", host_identity(),
-      shm_options(options, forming));
-}
-
-// Makes a group over shared memory if all ranks are on this host and can share memory.
-// On several hosts, the ranks of each host share memory.
-std::unique_ptr<Communicator> make_best(
-    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options, const Deadline& forming) {
-  if (is_shared(env)) {
-    std::string why_not;
-    auto comm = try_shm_communicator(
-        store, "world", env.rank, env.world_size, shm_options(options, forming),
-        why_not);
-    if (comm != nullptr) {
-      return comm;
-    }
-    if (env.rank == 0) {
-      log_info("[comm] the ranks use gloo, not shared memory: " + why_not);
-    }
-    return make_gloo(store, env, address, options, forming);
-  }
-  return make_hierarchy(store, env, address, options, forming);
-}
-
-std::unique_ptr<Communicator> make_mpi(
-    const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
-    const CommOptions& options, const Deadline&) {
-  // srun can also start MPI's ranks, through PMIx.
-  const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
-  if (has_mpi() && !started) {
-    throw ConfigError(
-        "[comm] backend mpi needs ranks that mpirun started, but mpirun did not start "
-        "this process; put 'mpirun -np " +
-        std::to_string(std::max(2, env.world_size)) +
-        "' before the command, or use --backend gloo");
-  }
-  MpiOptions mpi;
-  mpi.timeout = options.timeout();
-  auto comm = make_mpi_communicator(mpi);
-  if (comm->size() != env.world_size || comm->rank() != env.rank) {
-    throw ConfigError(
-        "[comm] this process is rank " + std::to_string(comm->rank()) + " of " +
-        std::to_string(comm->size()) + " by MPI, but rank " + std::to_string(env.rank) +
-        " of " + std::to_string(env.world_size) +
-        " by the environment; start the ranks with Open MPI's mpirun, and unset RANK "
-        "and WORLD_SIZE");
-  }
-  return comm;
-}
 
 // Returns the token of the store. It differs between users, between sets of hosts, and
 // between restarts under torchrun. Under torchrun, it also differs between runs. There,
@@ -183,37 +77,14 @@ std::shared_ptr<StoreClient> find_store(
   }
 }
 
-// Returns a loopback address if every rank is on this host, otherwise the address of
-// the interface that routes to host 0. If LOCAL_WORLD_SIZE is not set, the result
-// depends on the route to MASTER_ADDR: a loopback MASTER_ADDR has a loopback route.
-std::string interface_address(const RankEnv& env) {
-  return is_shared(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
-}
+using MakeWorld = std::unique_ptr<Communicator> (*)(const BackendParts& parts);
 
-using MakeBackend = std::unique_ptr<Communicator> (*)(
-    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options, const Deadline& forming);
-
-MakeBackend factory_of(BackendKind kind) {
-  switch (kind) {
-    case BackendKind::automatic:
-    // Makes the group for tensors in main memory.
-    case BackendKind::nccl:
-      return &make_best;
-    case BackendKind::shm:
-      return &make_shm;
-    case BackendKind::shm_gloo:
-      return &make_hierarchy;
-    case BackendKind::gloo:
-      return &make_gloo;
-    case BackendKind::mpi:
-      return &make_mpi;
-    case BackendKind::thread:
-      break;
-  }
-  throw ConfigError(
-      "[comm] backend thread needs ranks that are threads; use --backend auto, or "
-      "--rank-type thread");
+// Declares the factory of each backend. A missing definition is a link error.
+template <size_t... row>
+MakeWorld factory_of(BackendKind kind, std::index_sequence<row...>) {
+  constexpr auto& rows = Choices<BackendKind>::rows;
+  constexpr MakeWorld factories[] = {&make_world<rows[row].value>...};
+  return factories[&row_of(kind) - rows];
 }
 
 }  // namespace
@@ -265,14 +136,15 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   c10::initLogging();
   // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());
-  // Selects the factory first, so that a wrong backend is an error before the ranks
-  // connect.
-  const auto make = factory_of(options.backend);
+  const auto make = factory_of(
+      options.backend,
+      std::make_index_sequence<std::size(Choices<BackendKind>::rows)>());
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);
-  if (row_of(options.backend).has_launcher) {
-    run.comm = make(nullptr, env, "", options, forming);
+  // These backends need no store. The factory of `thread` only throws.
+  if (row_of(options.backend).has_launcher || options.backend == BackendKind::thread) {
+    run.comm = make({env, options, forming, nullptr});
     return run;
   }
   if (env.world_size == 1 && env.store.empty()) {
@@ -298,9 +170,8 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   run.store->greet(greeting_of(
       Greeting::Role::rank, env.rank, env.world_size, name_of(options.backend),
       env.run));
-  run.comm = env.world_size == 1
-                 ? make_single_communicator()
-                 : make(run.store, env, interface_address(env), options, forming);
+  run.comm = env.world_size == 1 ? make_single_communicator()
+                                 : make({env, options, forming, run.store});
   return run;
 }
 

@@ -6,6 +6,7 @@
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/backend.h"
 #include "tandem/comm/rpc/rpc.h"
 #include "tandem/comm/shm/collectives.h"
 #include "tandem/comm/shm/messages.h"
@@ -231,6 +232,26 @@ std::unique_ptr<Communicator> make_shm_communicator(
     throw ConfigError(why_not);
   }
   return comm;
+}
+
+ShmOptions shm_options(const BackendParts& parts) {
+  ShmOptions shm;
+  shm.timeout = parts.options.timeout();
+  shm.forming_timeout = parts.forming.left();
+  return shm;
+}
+
+std::unique_ptr<Communicator> make_world(
+    KindTag<BackendKind::shm>, const BackendParts& parts) {
+  const RankEnv& env = parts.env;
+  if (!parts.ranks_share_host()) {
+    throw ConfigError(
+        "[comm] backend shm needs all ranks on one host, but only " +
+        std::to_string(env.local_world_size) + " of " + std::to_string(env.world_size) +
+        " ranks are on this host; use --backend auto, or correct LOCAL_WORLD_SIZE");
+  }
+  return make_shm_communicator(
+      parts.store, "world", env.rank, env.world_size, shm_options(parts));
 }
 
 }  // namespace tandem

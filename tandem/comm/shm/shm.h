@@ -8,6 +8,8 @@
 
 namespace tandem {
 
+struct BackendParts;
+
 /// Settings of a group over shared memory.
 struct ShmOptions {
   // Timeout of each operation.
@@ -15,6 +17,9 @@ struct ShmOptions {
   // Timeout of forming the group; zero: the value of `timeout`.
   std::chrono::milliseconds forming_timeout{0};
 };
+
+/// Returns the settings of a group that forms before the deadline in `parts`.
+ShmOptions shm_options(const BackendParts& parts);
 
 /// Returns a communicator of the rank processes (or threads) of one host over shared
 /// memory. The memory is an anonymous file that the kernel removes with the last rank,
