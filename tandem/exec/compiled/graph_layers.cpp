@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tandem/base/text.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -12,101 +13,6 @@ namespace tandem {
 namespace {
 
 constexpr const char* kCounter = ".num_batches_tracked";
-
-// Reads the arguments of a node. The first argument that no kernel supports becomes the
-// obstacle.
-class NodeReader {
- public:
-  NodeReader(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
-    layer.place = node.number;
-  }
-
-  Layer layer;
-  std::string obstacle;
-
-  void expect(bool holds, const std::string& otherwise) {
-    if (!holds && obstacle.empty()) {
-      obstacle = otherwise;
-    }
-  }
-
-  const c10::IValue& constant(size_t index) const {
-    return node_.arguments[index].constant;
-  }
-
-  double number(size_t index) const {
-    const auto& value = constant(index);
-    return value.isDouble() ? value.toDouble()
-           : value.isInt()  ? static_cast<double>(value.toInt())
-                            : -1;
-  }
-
-  bool flag(size_t index) const {
-    return constant(index).isBool() && constant(index).toBool();
-  }
-
-  // Returns the size of a square window, or a stride; `missing` for an empty list.
-  int64_t square(size_t index, const char* what, int64_t missing = -1) {
-    const auto& value = constant(index);
-    if (value.isInt()) {
-      return value.toInt();
-    }
-    const auto sizes =
-        value.isIntList() ? value.toIntVector() : std::vector<int64_t>{-1, -2};
-    if (sizes.empty()) {
-      return missing;
-    }
-    expect(
-        sizes.size() == 1 || (sizes.size() == 2 && sizes[0] == sizes[1]),
-        std::string("its ") + what + " is not square");
-    return sizes[0];
-  }
-
-  void expect_square(size_t index, const char* what, int64_t wanted) {
-    const int64_t found = square(index, what);
-    expect(found == wanted, fmt::format("its {} is {}, not {}", what, found, wanted));
-  }
-
-  const Value* value(size_t index) const {
-    const Argument& argument = node_.arguments[index];
-    return argument.kind == Argument::Kind::value ? &graph_.value(argument.value)
-                                                  : nullptr;
-  }
-
-  // Expects the layer's tensor of this name as argument, and takes the layer's name
-  // from the first.
-  const Value* state(size_t index, const std::string& name) {
-    const Value* found = value(index);
-    const bool is_state = found != nullptr && (found->kind == ValueKind::parameter ||
-                                               found->kind == ValueKind::buffer);
-    if (!is_state || !ends_with(found->state_name, "." + name)) {
-      expect(false, "it has no " + name);
-      return nullptr;
-    }
-    const auto owner =
-        found->state_name.substr(0, found->state_name.size() - name.size() - 1);
-    expect(
-        layer.name.empty() || layer.name == owner,
-        "its tensors belong to several modules");
-    layer.name = owner;
-    return found;
-  }
-
-  size_t input_dimensions() const {
-    return value(0) == nullptr ? 0 : value(0)->shape.size();
-  }
-
-  const Graph& graph() const {
-    return graph_;
-  }
-  const Node& node() const {
-    return node_;
-  }
-
- private:
-  const Graph& graph_;
-  const Node& node_;
-};
 
 // conv2d(input, weight, bias, stride, padding, dilation, groups)
 void read_conv2d(NodeReader& reader) {
