@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <iterator>
 
 #include "tandem/config/line_format.h"
 #include "tandem/config/options/setting.h"
@@ -217,6 +218,7 @@ constexpr LayerKindRow kLayerRows[] = {
     {LayerKind::log_softmax, "aten::log_softmax", "int", &log_softmax_arguments,
      nullptr},
 };
+static_assert(std::size(kLayerRows) == kNumLayerKinds);
 
 Layer plain(LayerKind kind) {
   Layer layer;

@@ -40,9 +40,7 @@ enum LayerTrait : unsigned {
   kFusesReluBefore = 2,
 };
 
-/// Properties of a kind of layer. A new kind needs a LayerKind and a factory
-/// (layers.h), a row in layer_kinds.cpp, and a kernel with a row in
-/// exec/compiled/operation.cpp.
+/// Properties of a kind of layer.
 struct LayerKindRow {
   LayerKind kind;
   // ATen operator and its overload. The operator's row in graph/operators.cpp has

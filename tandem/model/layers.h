@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace tandem {
 
-/// Kinds of layers. LayerKindRow (layer_kinds.h) has their properties.
+/// Kinds of layers. A new kind needs:
+/// * an enumerator and a factory in this header;
+/// * the factory's definition and a LayerKindRow in layer_kinds.cpp;
+/// * a kernel with a KernelRow in a source in exec/compiled/ops.
 enum class LayerKind {
   conv2d,
   linear,
@@ -17,6 +21,7 @@ enum class LayerKind {
   flatten,
   log_softmax,
 };
+constexpr size_t kNumLayerKinds = static_cast<size_t>(LayerKind::log_softmax) + 1;
 
 /// Options of one layer of a model that is a plain sequence of layers.
 struct Layer {

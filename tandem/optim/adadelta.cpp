@@ -71,11 +71,9 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Adadelta final : public FusedOptimizer {
  public:
-  Adadelta(
-      const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-      const std::vector<ParameterGroup>& groups)
-      : FusedOptimizer(options, 1, 0, parameters, gradients, groups),
-        settings_{options.rho, eps_of(options, AdadeltaSettings().eps)},
+  explicit Adadelta(const OptimizerParts& parts)
+      : FusedOptimizer(parts, 1, 0),
+        settings_{parts.options.rho, eps_of(parts.options, AdadeltaSettings().eps)},
         square_avg_(add_state("square_avg")),
         acc_delta_(add_state("acc_delta")) {}
 
@@ -111,10 +109,9 @@ class Adadelta final : public FusedOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adadelta(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups) {
-  return std::make_unique<Adadelta>(options, parameters, gradients, groups);
+std::unique_ptr<Optimizer> make_fused_optimizer(
+    KindTag<OptimizerKind::adadelta>, const OptimizerParts& parts) {
+  return std::make_unique<Adadelta>(parts);
 }
 
 }  // namespace tandem

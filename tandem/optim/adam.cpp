@@ -140,17 +140,14 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Adam final : public FusedOptimizer {
  public:
-  Adam(
-      bool decoupled, const OptimizerOptions& options, Arena& parameters,
-      Arena& gradients, const std::vector<ParameterGroup>& groups)
-      : FusedOptimizer(
-            options, 1e-3, decoupled ? 1e-2 : 0, parameters, gradients, groups),
+  Adam(const OptimizerParts& parts, bool decoupled)
+      : FusedOptimizer(parts, 1e-3, decoupled ? 1e-2 : 0),
         settings_{
-            options.beta1, options.beta2, eps_of(options, AdamSettings().eps),
-            decoupled},
+            parts.options.beta1, parts.options.beta2,
+            eps_of(parts.options, AdamSettings().eps), decoupled},
         exp_avg_(add_state("exp_avg")),
         exp_avg_sq_(add_state("exp_avg_sq")),
-        maximum_(options.amsgrad ? &add_state("max_exp_avg_sq") : nullptr) {
+        maximum_(parts.options.amsgrad ? &add_state("max_exp_avg_sq") : nullptr) {
     const auto check = [](const char* name, double beta) {
       check_setting(name, beta, beta >= 0 && beta < 1, "at least 0 and below 1");
     };
@@ -196,16 +193,14 @@ class Adam final : public FusedOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups) {
-  return std::make_unique<Adam>(false, options, parameters, gradients, groups);
+std::unique_ptr<Optimizer> make_fused_optimizer(
+    KindTag<OptimizerKind::adam>, const OptimizerParts& parts) {
+  return std::make_unique<Adam>(parts, false);
 }
 
-std::unique_ptr<Optimizer> make_adamw(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups) {
-  return std::make_unique<Adam>(true, options, parameters, gradients, groups);
+std::unique_ptr<Optimizer> make_fused_optimizer(
+    KindTag<OptimizerKind::adamw>, const OptimizerParts& parts) {
+  return std::make_unique<Adam>(parts, true);
 }
 
 }  // namespace tandem

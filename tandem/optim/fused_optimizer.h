@@ -8,11 +8,20 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/kind_tag.h"
 #include "tandem/core/arena.h"
 #include "tandem/core/simd.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem {
+
+/// Arguments of make_optimizer().
+struct OptimizerParts {
+  const OptimizerOptions& options;
+  Arena& parameters;
+  Arena& gradients;
+  const std::vector<ParameterGroup>& groups;
+};
 
 /// Settings of one optimizer step for one parameter group.
 struct GroupContext {
@@ -38,8 +47,9 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
 
 /// Base class of the optimizers that implement an algorithm. It owns the state arenas
 /// and divides each segment into runs. All parameters of a run are in one parameter
-/// group. Each subclass implements an algorithm and updates a run in one pass. Example
-/// of a segment:
+/// group. Each subclass implements an algorithm and updates a run in one pass. Its
+/// source file defines make_fused_optimizer(KindTag<kind>, const OptimizerParts&),
+/// which optimizer.cpp calls. Example of a segment:
 ///
 ///   | run of group 0 | run of group 1 | run of group 0 |
 ///
@@ -59,8 +69,7 @@ class FusedOptimizer : public Optimizer {
   ///
   /// Throws ConfigError for invalid groups or dtypes.
   FusedOptimizer(
-      const OptimizerOptions& options, double default_lr, double default_weight_decay,
-      Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups);
+      const OptimizerParts& parts, double default_lr, double default_weight_decay);
 
   /// Makes a state arena of zeros, which this object owns.
   Arena& add_state(const std::string& name);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
@@ -13,32 +14,29 @@
 
 namespace tandem {
 
-// Declares and lists the factory of each optimizer, make_NAME(), which its source file
-// defines.
-#define TANDEM_OPTIMIZERS(ROW) \
-  ROW(sgd)                     \
-  ROW(adam)                    \
-  ROW(adamw)                   \
-  ROW(adadelta)
-
-using OptimizerFactory = std::unique_ptr<Optimizer>(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups);
-
-#define TANDEM_DECLARE(name) OptimizerFactory make_##name;
-TANDEM_OPTIMIZERS(TANDEM_DECLARE)
-#undef TANDEM_DECLARE
+// This template is not in the unnamed namespace, because it declares a function of the
+// namespace tandem.
+template <OptimizerKind kind>
+std::unique_ptr<Optimizer> make_kind(const OptimizerParts& parts) {
+  std::unique_ptr<Optimizer> make_fused_optimizer(KindTag<kind>, const OptimizerParts&);
+  return make_fused_optimizer({}, parts);
+}
 
 namespace {
 
 struct OptimizerRow {
   OptimizerKind kind;
-  OptimizerFactory* make;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerParts& parts);
 };
 
-#define TANDEM_ROW(name) {OptimizerKind::name, &make_##name},
-constexpr OptimizerRow kOptimizers[] = {TANDEM_OPTIMIZERS(TANDEM_ROW)};
-#undef TANDEM_ROW
+template <size_t... i>
+std::unique_ptr<Optimizer> make_fused(
+    const OptimizerParts& parts, std::index_sequence<i...>) {
+  constexpr auto& kKinds = Choices<OptimizerKind>::rows;
+  static constexpr OptimizerRow kRows[] = {
+      {kKinds[i].value, &make_kind<kKinds[i].value>}...};
+  return row_of_kind(kRows, parts.options.kind).make(parts);
+}
 
 // Minimum number of elements per thread.
 constexpr int64_t kGrain = 65'536;
@@ -50,14 +48,13 @@ double value_or(double value, double fallback) {
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(
-    const OptimizerOptions& options, double default_lr, double default_weight_decay,
-    Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups)
-    : parameters_(parameters),
-      gradients_(gradients),
-      lr_(value_or(options.lr, default_lr)),
-      weight_decay_(value_or(options.weight_decay, default_weight_decay)),
-      groups_(groups),
-      layout_(std::make_shared<const ArenaLayout>(parameters.layout())) {
+    const OptimizerParts& parts, double default_lr, double default_weight_decay)
+    : parameters_(parts.parameters),
+      gradients_(parts.gradients),
+      lr_(value_or(parts.options.lr, default_lr)),
+      weight_decay_(value_or(parts.options.weight_decay, default_weight_decay)),
+      groups_(parts.groups),
+      layout_(std::make_shared<const ArenaLayout>(parameters_.layout())) {
   for (const auto& group : groups_) {
     check_setting("lr_scale", group.lr_scale, group.lr_scale >= 0, "at least 0");
     check_setting(
@@ -187,8 +184,9 @@ std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  auto optimizer = row_of_kind(kOptimizers, options.kind)
-                       .make(options, parameters, gradients, groups);
+  auto optimizer = make_fused(
+      {options, parameters, gradients, groups},
+      std::make_index_sequence<std::size(Choices<OptimizerKind>::rows)>());
   return options.ema_decay > 0
              ? make_ema_optimizer(std::move(optimizer), parameters, options.ema_decay)
              : std::move(optimizer);

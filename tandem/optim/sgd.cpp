@@ -93,10 +93,10 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Sgd final : public FusedOptimizer {
  public:
-  Sgd(const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-      const std::vector<ParameterGroup>& groups)
-      : FusedOptimizer(options, 1e-3, 0, parameters, gradients, groups),
-        settings_{options.momentum, options.dampening, options.nesterov} {
+  explicit Sgd(const OptimizerParts& parts)
+      : FusedOptimizer(parts, 1e-3, 0),
+        settings_{
+            parts.options.momentum, parts.options.dampening, parts.options.nesterov} {
     if (settings_.nesterov && (settings_.momentum == 0 || settings_.dampening != 0)) {
       throw ConfigError(
           "[optim] nesterov needs momentum and no dampening; set momentum above 0 and "
@@ -142,10 +142,9 @@ class Sgd final : public FusedOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups) {
-  return std::make_unique<Sgd>(options, parameters, gradients, groups);
+std::unique_ptr<Optimizer> make_fused_optimizer(
+    KindTag<OptimizerKind::sgd>, const OptimizerParts& parts) {
+  return std::make_unique<Sgd>(parts);
 }
 
 }  // namespace tandem

@@ -310,7 +310,7 @@ TEST_F(AmxConvolution, ResultsDoNotDependOnGroups) {
 class LoneOp {
  public:
   LoneOp(
-      const Layer& layer, MakeOnednnOp* make, const std::vector<int64_t>& weight_dims,
+      const Layer& layer, const std::vector<int64_t>& weight_dims,
       const std::vector<int64_t>& in_dims)
       : tensors_{
             {numbers(weight_dims, 0.3, at::kFloat),
@@ -325,7 +325,7 @@ class LoneOp {
     context.engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
     context.stream = dnnl::stream(context.engine);
     context.numerics.product = at::kBFloat16;
-    op_ = make({layer, false}, tensors_, context);
+    op_ = make_onednn_op({layer, false}, tensors_, context);
     const auto x = numbers(in_dims, 0.37, at::kFloat);
     const auto input = plain_over(x, context.engine);
     const auto output = op_->plan_forward(input);
@@ -353,13 +353,9 @@ class LoneOp {
 LoneOp with_threads(int count, bool convolution) {
   const Threads threads(count);
   if (convolution) {
-    return {
-        conv2d("c", 32, 64, 3),
-        &make_onednn_convolution,
-        {64, 32, 3, 3},
-        {9, 32, 26, 26}};
+    return {conv2d("c", 32, 64, 3), {64, 32, 3, 3}, {9, 32, 26, 26}};
   }
-  return {linear("l", 1500, 200), &make_onednn_linear, {200, 1500}, {50, 1500}};
+  return {linear("l", 1500, 200), {200, 1500}, {50, 1500}};
 }
 
 TEST_F(Amx, GradientsDoNotDependOnThreads) {

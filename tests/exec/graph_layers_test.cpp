@@ -3,11 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tandem/exec/compiled/kernel_rows.h"
+#include "tandem/model/layer_kinds.h"
 #include "tests/graph/graphs.h"
 
 namespace tandem::graph_layers_test {
 
+using testing::Contains;
 using testing::HasSubstr;
+
+TEST(KernelRows, HaveTheOperatorOfEachKindOfLayer) {
+  ASSERT_EQ(kernel_rows().size(), kNumLayerKinds);
+  for (const auto& row : kernel_rows()) {
+    Layer layer;
+    layer.kind = row.kind;
+    EXPECT_THAT(row.operators, Contains(row_of(layer).target));
+  }
+}
 
 // Returns the id of a linear layer's output.
 ValueId linear(

@@ -1,10 +1,10 @@
 #include "tandem/exec/compiled/graph_layers.h"
 
-#include <fmt/core.h>
-
-#include <map>
+#include <algorithm>
 
 #include "tandem/base/text.h"
+#include "tandem/exec/compiled/kernel_rows.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -13,225 +13,19 @@ namespace {
 
 constexpr const char* kCounter = ".num_batches_tracked";
 
-// Reads the arguments of a node. The first argument that no kernel supports becomes the
-// obstacle.
-class NodeReader {
- public:
-  NodeReader(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
-    layer.place = node.number;
-  }
-
-  Layer layer;
-  std::string obstacle;
-
-  void expect(bool holds, const std::string& otherwise) {
-    if (!holds && obstacle.empty()) {
-      obstacle = otherwise;
-    }
-  }
-
-  const c10::IValue& constant(size_t index) const {
-    return node_.arguments[index].constant;
-  }
-
-  double number(size_t index) const {
-    const auto& value = constant(index);
-    return value.isDouble() ? value.toDouble()
-           : value.isInt()  ? static_cast<double>(value.toInt())
-                            : -1;
-  }
-
-  bool flag(size_t index) const {
-    return constant(index).isBool() && constant(index).toBool();
-  }
-
-  // Returns the size of a square window, or a stride; `missing` for an empty list.
-  int64_t square(size_t index, const char* what, int64_t missing = -1) {
-    const auto& value = constant(index);
-    if (value.isInt()) {
-      return value.toInt();
-    }
-    const auto sizes =
-        value.isIntList() ? value.toIntVector() : std::vector<int64_t>{-1, -2};
-    if (sizes.empty()) {
-      return missing;
-    }
-    expect(
-        sizes.size() == 1 || (sizes.size() == 2 && sizes[0] == sizes[1]),
-        std::string("its ") + what + " is not square");
-    return sizes[0];
-  }
-
-  void expect_square(size_t index, const char* what, int64_t wanted) {
-    const int64_t found = square(index, what);
-    expect(found == wanted, fmt::format("its {} is {}, not {}", what, found, wanted));
-  }
-
-  const Value* value(size_t index) const {
-    const Argument& argument = node_.arguments[index];
-    return argument.kind == Argument::Kind::value ? &graph_.value(argument.value)
-                                                  : nullptr;
-  }
-
-  // Expects the layer's tensor of this name as argument, and takes the layer's name
-  // from the first.
-  const Value* state(size_t index, const std::string& name) {
-    const Value* found = value(index);
-    const bool is_state = found != nullptr && (found->kind == ValueKind::parameter ||
-                                               found->kind == ValueKind::buffer);
-    if (!is_state || !ends_with(found->state_name, "." + name)) {
-      expect(false, "it has no " + name);
-      return nullptr;
-    }
-    const auto owner =
-        found->state_name.substr(0, found->state_name.size() - name.size() - 1);
-    expect(
-        layer.name.empty() || layer.name == owner,
-        "its tensors belong to several modules");
-    layer.name = owner;
-    return found;
-  }
-
-  size_t input_dimensions() const {
-    return value(0) == nullptr ? 0 : value(0)->shape.size();
-  }
-
-  const Graph& graph() const {
-    return graph_;
-  }
-  const Node& node() const {
-    return node_;
-  }
-
- private:
-  const Graph& graph_;
-  const Node& node_;
-};
-
-// conv2d(input, weight, bias, stride, padding, dilation, groups)
-void read_conv2d(NodeReader& reader) {
-  const Value* weight = reader.state(1, "weight");
-  reader.state(2, "bias");
-  reader.expect_square(3, "stride", 1);
-  reader.layer.padding = reader.square(4, "padding");
-  reader.expect_square(5, "dilation", 1);
-  reader.expect(reader.number(6) == 1, "it has groups");
-  if (weight != nullptr) {
-    const auto& shape = weight->shape;
-    reader.layer.out = shape[0].fixed;
-    reader.layer.in = shape[1].fixed;
-    reader.layer.kernel = shape[2].fixed;
-    reader.expect(shape[2] == shape[3], "its kernel is not square");
-  }
-}
-
-// linear(input, weight, bias)
-void read_linear(NodeReader& reader) {
-  const Value* weight = reader.state(1, "weight");
-  reader.state(2, "bias");
-  reader.expect(reader.input_dimensions() == 2, "its input is not samples x features");
-  if (weight != nullptr) {
-    reader.layer.out = weight->shape[0].fixed;
-    reader.layer.in = weight->shape[1].fixed;
-  }
-}
-
-// batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
-// cudnn_enabled)
-void read_batch_norm(NodeReader& reader) {
-  const Value* weight = reader.state(1, "weight");
-  reader.state(2, "bias");
-  reader.state(3, "running_mean");
-  reader.state(4, "running_var");
-  reader.expect(
-      reader.number(6) == kBatchNormMomentum,
-      fmt::format("its momentum is not {}", kBatchNormMomentum));
-  reader.expect(
-      reader.number(7) == kBatchNormEpsilon,
-      fmt::format("its eps is not {}", kBatchNormEpsilon));
-  reader.expect(reader.input_dimensions() == 4, "its input is not images");
-  if (weight != nullptr) {
-    reader.layer.in = reader.layer.out = weight->shape[0].fixed;
-  }
-}
-
-// max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
-void read_max_pool2d(NodeReader& reader) {
-  reader.layer.kernel = reader.square(1, "kernel");
-  reader.layer.stride = reader.square(2, "stride", reader.layer.kernel);
-  reader.expect(
-      reader.layer.stride == reader.layer.kernel, "its windows overlap or have gaps");
-  reader.expect_square(3, "padding", 0);
-  reader.expect_square(4, "dilation", 1);
-  reader.expect(!reader.flag(5), "it rounds sizes up");
-}
-
-// dropout(input, p, train), feature_dropout(input, p, train)
-void read_dropout(NodeReader& reader) {
-  reader.layer.p = reader.number(1);
-}
-
-void read_dropout2d(NodeReader& reader) {
-  reader.layer.p = reader.number(1);
-  const size_t dimensions = reader.input_dimensions();
-  reader.expect(
-      dimensions == 4 || dimensions == 2, "its input is neither images nor features");
-}
-
-// flatten(input, start_dim, end_dim), view(input, size) and reshape(input, shape) that
-// make one row from each sample
-void read_flatten(NodeReader& reader) {
-  const ValueId id = reader.node().outputs[0];
-  const auto& shape = reader.graph().value(id).shape;
-  reader.expect(
-      shape.size() == 2 && shape[0] == Size{0, 1},
-      "it does not make one row from each sample");
-}
-
-// log_softmax(input, dim, dtype)
-void read_log_softmax(NodeReader& reader) {
-  const double dimension = reader.number(1);
-  reader.expect(
-      dimension == 1 || (dimension == -1 && reader.input_dimensions() == 2),
-      "its dimension is not 1");
-  reader.expect(reader.constant(2).isNone(), "it has a dtype");
-}
-
-void read_nothing(NodeReader&) {}
-
-struct ReaderRow {
-  LayerKind kind;
-  void (*read)(NodeReader&);
-};
-
-const std::map<std::string, ReaderRow>& reader_rows() {
-  static const std::map<std::string, ReaderRow> rows = {
-      {"aten::conv2d", {LayerKind::conv2d, &read_conv2d}},
-      {"aten::linear", {LayerKind::linear, &read_linear}},
-      {"aten::batch_norm", {LayerKind::batch_norm2d, &read_batch_norm}},
-      {"aten::relu", {LayerKind::relu, &read_nothing}},
-      {"aten::relu_", {LayerKind::relu, &read_nothing}},
-      {"aten::max_pool2d", {LayerKind::max_pool2d, &read_max_pool2d}},
-      {"aten::dropout", {LayerKind::dropout, &read_dropout}},
-      {"aten::dropout_", {LayerKind::dropout, &read_dropout}},
-      {"aten::feature_dropout", {LayerKind::dropout2d, &read_dropout2d}},
-      {"aten::flatten", {LayerKind::flatten, &read_flatten}},
-      {"aten::view", {LayerKind::flatten, &read_flatten}},
-      {"aten::reshape", {LayerKind::flatten, &read_flatten}},
-      {"aten::log_softmax", {LayerKind::log_softmax, &read_log_softmax}},
-  };
-  return rows;
-}
-
 NodeReader read(const Graph& graph, const Node& node) {
   NodeReader reader(graph, node);
-  const auto row = reader_rows().find(node.target);
-  if (row == reader_rows().end()) {
-    reader.expect(false, node.target + " has no compiled kernel");
-    return reader;
+  for (const auto& row : kernel_rows()) {
+    const auto& names = row.operators;
+    if (std::find(names.begin(), names.end(), node.target) != names.end()) {
+      reader.layer.kind = row.kind;
+      if (row.read != nullptr) {
+        row.read(reader);
+      }
+      return reader;
+    }
   }
-  reader.layer.kind = row->second.kind;
-  row->second.read(reader);
+  reader.expect(false, node.target + " has no compiled kernel");
   return reader;
 }
 

@@ -4,6 +4,7 @@
 
 #include "tandem/core/dropout.h"
 #include "tandem/exec/compiled/bound_layers.h"
+#include "tandem/exec/compiled/kernel_rows.h"
 #include "tandem/exec/compiled/onednn_memory.h"
 
 namespace tandem {
@@ -60,9 +61,6 @@ class OnednnOp {
   OnednnContext context_;
 };
 
-using MakeOnednnOp = std::unique_ptr<OnednnOp>(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
-
 /// Compiles a layer for the formats and roundings in `context.numerics`. The operation
 /// shares the memory of `tensors`.
 MakeOnednnOp make_onednn_op;
@@ -75,7 +73,6 @@ MakeOnednnOp make_rounded_op;
 /// Returns whether the layer's output is bfloat16 in plans with bfloat16 products.
 bool has_bf16_output(const FusedLayer& fused);
 
-MakeOnednnOp make_onednn_convolution;
 /// Compiles a convolution with few input channels that is the model's first layer with
 /// parameters.
 MakeOnednnOp make_onednn_small_convolution;
@@ -86,12 +83,5 @@ MakeOnednnOp make_onednn_winograd;
 /// Returns whether make_onednn_winograd() supports the layer and is expected to be
 /// fast. Windows have 3 x 3 pixels or, on AVX2 and NEON, 5 x 5 pixels.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
-MakeOnednnOp make_onednn_linear;
-MakeOnednnOp make_onednn_batch_norm;
-MakeOnednnOp make_onednn_max_pool;
-MakeOnednnOp make_onednn_dropout;
-MakeOnednnOp make_onednn_relu;
-MakeOnednnOp make_onednn_flatten;
-MakeOnednnOp make_onednn_log_softmax;
 
 }  // namespace tandem

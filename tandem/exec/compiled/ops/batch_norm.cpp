@@ -1,8 +1,11 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tandem/core/parallel.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
@@ -267,12 +270,35 @@ class BatchNorm : public OnednnOp {
   std::vector<float> plane_products_;
 };
 
-}  // namespace
-
-std::unique_ptr<OnednnOp> make_onednn_batch_norm(
+std::unique_ptr<OnednnOp> make_batch_norm(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<BatchNorm>(fused, tensors, context);
+}
+
+// batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
+// cudnn_enabled)
+void read_batch_norm(NodeReader& reader) {
+  const Value* weight = reader.state(1, "weight");
+  reader.state(2, "bias");
+  reader.state(3, "running_mean");
+  reader.state(4, "running_var");
+  reader.expect(
+      reader.number(6) == kBatchNormMomentum,
+      fmt::format("its momentum is not {}", kBatchNormMomentum));
+  reader.expect(
+      reader.number(7) == kBatchNormEpsilon,
+      fmt::format("its eps is not {}", kBatchNormEpsilon));
+  reader.expect(reader.input_dimensions() == 4, "its input is not images");
+  if (weight != nullptr) {
+    reader.layer.in = reader.layer.out = weight->shape[0].fixed;
+  }
+}
+
+}  // namespace
+
+KernelRow kernel_row(KindTag<LayerKind::batch_norm2d> kind) {
+  return {kind, {"aten::batch_norm"}, &make_batch_norm, &read_batch_norm};
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 
 #include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/amx_weights_gradient.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/operation.h"
@@ -286,12 +287,39 @@ class Convolution : public OnednnOp {
   LayoutChange data_grad_change_;
 };
 
-}  // namespace
-
-std::unique_ptr<OnednnOp> make_onednn_convolution(
+std::unique_ptr<OnednnOp> make_conv2d(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
+  if (fits_small_convolution(fused)) {
+    return make_onednn_small_convolution(fused, tensors, context);
+  }
+  if (fits_winograd(fused, context)) {
+    return make_onednn_winograd(fused, tensors, context);
+  }
   return std::make_unique<Convolution>(fused, tensors, context);
+}
+
+// conv2d(input, weight, bias, stride, padding, dilation, groups)
+void read_conv2d(NodeReader& reader) {
+  const Value* weight = reader.state(1, "weight");
+  reader.state(2, "bias");
+  reader.expect_square(3, "stride", 1);
+  reader.layer.padding = reader.square(4, "padding");
+  reader.expect_square(5, "dilation", 1);
+  reader.expect(reader.number(6) == 1, "it has groups");
+  if (weight != nullptr) {
+    const auto& shape = weight->shape;
+    reader.layer.out = shape[0].fixed;
+    reader.layer.in = shape[1].fixed;
+    reader.layer.kernel = shape[2].fixed;
+    reader.expect(shape[2] == shape[3], "its kernel is not square");
+  }
+}
+
+}  // namespace
+
+KernelRow kernel_row(KindTag<LayerKind::conv2d> kind) {
+  return {kind, {"aten::conv2d"}, &make_conv2d, &read_conv2d, Bf16Output::bf16};
 }
 
 }  // namespace tandem

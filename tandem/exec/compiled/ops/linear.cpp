@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tandem/core/parallel.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/operation.h"
@@ -437,9 +438,7 @@ class AmxLinear : public Linear {
   LayoutChange input_change_;
 };
 
-}  // namespace
-
-std::unique_ptr<OnednnOp> make_onednn_linear(
+std::unique_ptr<OnednnOp> make_linear(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   if constexpr (kHasAmxKernels) {
@@ -451,6 +450,23 @@ std::unique_ptr<OnednnOp> make_onednn_linear(
     return std::make_unique<Bf16Linear>(fused, tensors, context);
   }
   return std::make_unique<Float32Linear>(fused, tensors, context);
+}
+
+// linear(input, weight, bias)
+void read_linear(NodeReader& reader) {
+  const Value* weight = reader.state(1, "weight");
+  reader.state(2, "bias");
+  reader.expect(reader.input_dimensions() == 2, "its input is not samples x features");
+  if (weight != nullptr) {
+    reader.layer.out = weight->shape[0].fixed;
+    reader.layer.in = weight->shape[1].fixed;
+  }
+}
+
+}  // namespace
+
+KernelRow kernel_row(KindTag<LayerKind::linear> kind) {
+  return {kind, {"aten::linear"}, &make_linear, &read_linear, Bf16Output::fp32};
 }
 
 }  // namespace tandem

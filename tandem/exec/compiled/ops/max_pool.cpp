@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "tandem/core/parallel.h"
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/pool_loops.h"
@@ -106,11 +107,26 @@ class MaxPool : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-}  // namespace
-
-std::unique_ptr<OnednnOp> make_onednn_max_pool(
+std::unique_ptr<OnednnOp> make_max_pool(
     const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<MaxPool>(fused, context);
+}
+
+// max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+void read_max_pool2d(NodeReader& reader) {
+  reader.layer.kernel = reader.square(1, "kernel");
+  reader.layer.stride = reader.square(2, "stride", reader.layer.kernel);
+  reader.expect(
+      reader.layer.stride == reader.layer.kernel, "its windows overlap or have gaps");
+  reader.expect_square(3, "padding", 0);
+  reader.expect_square(4, "dilation", 1);
+  reader.expect(!reader.flag(5), "it rounds sizes up");
+}
+
+}  // namespace
+
+KernelRow kernel_row(KindTag<LayerKind::max_pool2d> kind) {
+  return {kind, {"aten::max_pool2d"}, &make_max_pool, &read_max_pool2d};
 }
 
 }  // namespace tandem

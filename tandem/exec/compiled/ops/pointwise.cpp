@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 
@@ -226,26 +227,86 @@ class LogSoftmax : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-}  // namespace
-
-std::unique_ptr<OnednnOp> make_onednn_relu(
+std::unique_ptr<OnednnOp> make_relu(
     const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<Relu>(context);
 }
 
-std::unique_ptr<OnednnOp> make_onednn_dropout(
+std::unique_ptr<OnednnOp> make_dropout(
     const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<Dropout>(fused.layer, context);
 }
 
-std::unique_ptr<OnednnOp> make_onednn_flatten(
+// dropout(input, p, train), feature_dropout(input, p, train)
+void read_dropout(NodeReader& reader) {
+  reader.layer.p = reader.number(1);
+}
+
+void read_dropout2d(NodeReader& reader) {
+  reader.layer.p = reader.number(1);
+  const size_t dimensions = reader.input_dimensions();
+  reader.expect(
+      dimensions == 4 || dimensions == 2, "its input is neither images nor features");
+}
+
+std::unique_ptr<OnednnOp> make_flatten(
     const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<Flatten>(context);
 }
 
-std::unique_ptr<OnednnOp> make_onednn_log_softmax(
+// flatten(input, start_dim, end_dim), view(input, size) and reshape(input, shape) that
+// make one row from each sample
+void read_flatten(NodeReader& reader) {
+  const ValueId id = reader.node().outputs[0];
+  const auto& shape = reader.graph().value(id).shape;
+  reader.expect(
+      shape.size() == 2 && shape[0] == Size{0, 1},
+      "it does not make one row from each sample");
+}
+
+std::unique_ptr<OnednnOp> make_log_softmax(
     const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<LogSoftmax>(context);
+}
+
+// log_softmax(input, dim, dtype)
+void read_log_softmax(NodeReader& reader) {
+  const double dimension = reader.number(1);
+  reader.expect(
+      dimension == 1 || (dimension == -1 && reader.input_dimensions() == 2),
+      "its dimension is not 1");
+  reader.expect(reader.constant(2).isNone(), "it has a dtype");
+}
+
+}  // namespace
+
+KernelRow kernel_row(KindTag<LayerKind::relu> kind) {
+  return {kind, {"aten::relu", "aten::relu_"}, &make_relu};
+}
+
+KernelRow kernel_row(KindTag<LayerKind::dropout> kind) {
+  return {kind, {"aten::dropout", "aten::dropout_"}, &make_dropout, &read_dropout};
+}
+
+KernelRow kernel_row(KindTag<LayerKind::dropout2d> kind) {
+  return {kind, {"aten::feature_dropout"}, &make_dropout, &read_dropout2d};
+}
+
+KernelRow kernel_row(KindTag<LayerKind::flatten> kind) {
+  return {
+      kind,
+      {"aten::flatten", "aten::view", "aten::reshape"},
+      &make_flatten,
+      &read_flatten};
+}
+
+KernelRow kernel_row(KindTag<LayerKind::log_softmax> kind) {
+  return {
+      kind,
+      {"aten::log_softmax"},
+      &make_log_softmax,
+      &read_log_softmax,
+      Bf16Output::fp32};
 }
 
 }  // namespace tandem
