@@ -484,10 +484,7 @@ TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
 
 TEST(DataFormatsOnHosts, TwoHostsTrainOnAFolderOfImages) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << "no network namespaces; scripts/setup, then as root: scripts/test "
-                    "-R Hosts";
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   write_digits(scratch / "digits", kTrain, kTest, DigitsFormat::png);
   const auto results = hosts.run_all(

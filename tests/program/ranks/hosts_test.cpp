@@ -14,14 +14,9 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R Hosts";
-
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   const auto results = hosts.run_all([&](int host) {
     return with(
@@ -41,9 +36,7 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
 // Tutorial 000: machines x processes, with the tutorial's names of the flags.
 TEST(Hosts, LocalRankZeroOfEachHostPrints) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all([&](int host) {
     return std::vector<std::string>{"train",           recipe_file("gloo-machines"),
                                     "--data",          "digits",
@@ -71,9 +64,7 @@ TEST(Hosts, LocalRankZeroOfEachHostPrints) {
 // Tutorial 004: -n nodes -g gpus -nr rank, and the address in the environment.
 TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   const Hosts hosts(4);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all(
       [&](int host) {
         return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
@@ -119,9 +110,7 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
 }
 
 TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
-  if (!Hosts(4).ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(Hosts(4));
   const auto on_four = losses_of_four_ranks(1);
   EXPECT_EQ(on_four.size(), 8u);
   EXPECT_EQ(losses_of_four_ranks(2), on_four);
@@ -129,9 +118,7 @@ TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
 
 TEST(Hosts, AProgramSpawnsRanksOnBothHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto spawning = [&](int host) {
     return hosts.run(
         host, {"hosts"}, {{"HOST", std::to_string(host)}, {"HOST_0", hosts.address(0)}},
@@ -188,9 +175,7 @@ std::string line_of_three(
 }
 
 TEST(Hosts, DifferencesAreNamedOnEveryHost) {
-  if (!Hosts(3).ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(Hosts(3));
   EXPECT_THAT(
       line_of_three({"--nnodes", "3", "--nproc", "2"}, {"--nnodes", "3"}),
       AllOf(HasSubstr("6 ranks"), HasSubstr(" 3;"), HasSubstr("--nproc")));
@@ -213,9 +198,7 @@ class HostsWith : public testing::TestWithParam<OverHosts> {};
 
 TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all([&](int host) {
     const Arguments run = {"train",   "--strategy", GetParam().strategy,
                            "--model", "lenet3x3",   "--limit",

@@ -17,9 +17,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R LostHost";
-
 class LostHost : public testing::Test {
  protected:
   // Trains on `count` hosts and disturbs the run. Returns the result of each host.
@@ -76,9 +73,7 @@ class LostHost : public testing::Test {
 
 TEST_F(LostHost, BothSidesOfAPartitionNameBothHosts) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = disturb(hosts, 3, 1, [&] { hosts.unplug(2); });
   expect_same_line(results);
   EXPECT_THAT(
@@ -90,9 +85,7 @@ TEST_F(LostHost, BothSidesOfAPartitionNameBothHosts) {
 
 TEST_F(LostHost, AKilledRankIsNamedOnEveryHost) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   pid_t victim = 0;
   const auto results = disturb(hosts, 2, 2, [&] {
     victim = ranks_of(1).at(0);
@@ -108,9 +101,7 @@ TEST_F(LostHost, AKilledRankIsNamedOnEveryHost) {
 
 TEST_F(LostHost, AStoppedRankIsNamedOnEveryHost) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   pid_t victim = 0;
   const auto results = disturb(hosts, 2, 2, [&] {
     victim = ranks_of(0).at(1);
@@ -123,9 +114,7 @@ TEST_F(LostHost, AStoppedRankIsNamedOnEveryHost) {
 
 TEST_F(LostHost, AKilledHostIsNamed) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   auto results = disturb(hosts, 3, 1, [&] { kill(launcher_of(1), SIGKILL); });
   EXPECT_EQ(results[1].status.signal, SIGKILL);
   results.erase(results.begin() + 1);
@@ -137,9 +126,7 @@ TEST_F(LostHost, AKilledHostIsNamed) {
 
 TEST_F(LostHost, AKilledHostZeroIsNamed) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   auto results = disturb(hosts, 3, 1, [&] { kill(launcher_of(0), SIGKILL); });
   EXPECT_EQ(results[0].status.signal, SIGKILL);
   results.erase(results.begin());
@@ -152,9 +139,7 @@ TEST_F(LostHost, AKilledHostZeroIsNamed) {
 // As with a suspended virtual machine.
 TEST_F(LostHost, AStoppedHostIsNamed) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   std::thread waker;
   const auto results = disturb(hosts, 2, 2, [&] {
     const auto first = launcher_of(0);

@@ -196,10 +196,7 @@ TEST_F(Metrics, AreServedByTheLauncherThatStartedTheRanks) {
 
 TEST_F(Metrics, CoverAllHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << "no network namespaces; scripts/setup, then as root: scripts/test "
-                    "-R Metrics";
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto begin_on = [&](int host) {
     const auto arguments = with(training(with_metrics({})), hosts.flags_of(host, 2, 2));
     return std::async(std::launch::async, [&hosts, host, arguments] {

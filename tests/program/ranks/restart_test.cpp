@@ -23,9 +23,6 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R Restart";
-
 // Sends a signal. A missing process has the id 0, which would mean this process group.
 void send(pid_t pid, int number) {
   ASSERT_GT(pid, 0);
@@ -243,9 +240,7 @@ class RestartOnHosts : public Restart {
 // averages.
 TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
   Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   hosts.keep_on_host_0(out());
   const Arguments averaging = {"--strategy", "averaging", "--average-every", "3"};
   auto first = begin_restarting(hosts, 0, averaging);
@@ -268,9 +263,7 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
 
 TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   hosts.keep_on_host_0(out());
   const Arguments sharded = {"--optimizer-state", "sharded"};
   auto first = begin_restarting(hosts, 0, sharded);
@@ -325,9 +318,7 @@ class ChangingHosts : public RestartOnHosts,
 
 TEST_P(ChangingHosts, ReadEachSampleOfAnEpochOnce) {
   Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   if (!GetParam().is_shared) {
     hosts.keep_on_host_0(out());
   }
@@ -380,9 +371,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(RestartOnHosts, NeedsTheLeastNumberOfHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   auto flags = hosts.flags_of(0, 1, 3);
   *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
   const auto result =
@@ -489,9 +478,7 @@ TEST_F(Stall, OfARankThatLoadsDataIsNamed) {
 
 TEST_F(Stall, IsNamedOnEveryHost) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto flags = with(mapped_data(), {"--stall-warning", "1"});
   const auto begin_host = [&](int host) {
     const auto command = logged(

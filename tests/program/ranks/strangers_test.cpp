@@ -23,9 +23,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R Strangers";
-
 // A run on two hosts of several; the other hosts are strangers.
 std::vector<std::string> run_on_two(
     const Hosts& hosts, int number, const std::string& out,
@@ -54,9 +51,7 @@ std::vector<CommandResult> run_with(
 
 TEST(Strangers, GetAnErrorAndTheRunContinues) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   replace_file(scratch / "wrong", "another token\n");
   chmod((scratch / "wrong").c_str(), 0600);
@@ -115,9 +110,7 @@ Socket knock(const std::string& address) {
 
 TEST(Strangers, InLargeNumbersHaveNoEffect) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   const auto quiet = run_with(hosts, scratch, [] {});
   ASSERT_TRUE(quiet[0].status.ok()) << quiet[0].errors;
@@ -230,9 +223,7 @@ Answers call_every_port(const Hosts& hosts, const std::atomic<bool>& over) {
 
 TEST(Strangers, GetNoAnswerFromPortsOfRanks) {
   const Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   // Ports of Gloo and of TensorPipe.
   const std::vector<std::string> more = {
@@ -263,9 +254,7 @@ TEST(Strangers, GetNoAnswerFromPortsOfRanks) {
 
 TEST(Strangers, CanJoinWithInsecureAfterAWarning) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   const auto results = hosts.run_all([&](int host) {
     return run_on_two(hosts, host, scratch / std::to_string(host), {"--insecure"});
@@ -281,9 +270,7 @@ TEST(Strangers, CanJoinWithInsecureAfterAWarning) {
 // Ranks that a user starts, each with its variables.
 TEST(Strangers, RanksStartedManuallyOnSeveralHostsNeedTheToken) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto rank = [&](int host, Variables variables) {
     const Variables place = {
         {"RANK", std::to_string(host)},
