@@ -37,9 +37,6 @@ CommandResult run_under_mpirun(
   return run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 300);
 }
 
-constexpr const char* kNoMpi =
-    "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
-
 TEST(Averaging, ProcessAndThreadRanksGiveEqualBits) {
   for (const std::string every : {"3", "epoch", "end"}) {
     const Scratch scratch;
@@ -132,7 +129,7 @@ TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   EXPECT_EQ(lines_with(again.output, "-- epoch: "), 0);
 }
 
-TEST(MpiRun, RecipePrintsTheCommandOfMpirun) {
+TEST(WithoutMpirun, RecipePrintsTheCommand) {
   const auto result = tandem_run({"train", kRecipe, "--nproc", "3"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(
@@ -142,7 +139,7 @@ TEST(MpiRun, RecipePrintsTheCommandOfMpirun) {
   EXPECT_EQ(lines_with(result.errors, "\n"), 1);
 }
 
-TEST(MpiRun, BackendMpiWithoutMpirunExitsWithTwo) {
+TEST(WithoutMpirun, BackendMpiExitsWithTwo) {
   for (const std::string name : {"tandem", "tandem-worker"}) {
     const auto result = run_command({program(name), "train", "--backend", "mpi"});
     EXPECT_EQ(result.status.code, 2) << name;
@@ -151,10 +148,17 @@ TEST(MpiRun, BackendMpiWithoutMpirunExitsWithTwo) {
   }
 }
 
-TEST(MpiRun, RecipePrintsTheTutorialsLines) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
+class MpiRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (TANDEM_HAS_MPI == 0) {
+      GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
+                      "scripts/test -R Mpi";
+    }
   }
+};
+
+TEST_F(MpiRun, RecipePrintsTheTutorialsLines) {
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
   EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
@@ -176,10 +180,7 @@ TEST(MpiRun, RecipePrintsTheTutorialsLines) {
 }
 
 // With more ranks, sums depend on the order.
-TEST(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
   const Scratch scratch;
   const std::vector<std::string> run = {"train",   "--model", "convnet",
                                         "--limit", "640",     "--out"};
@@ -193,10 +194,7 @@ TEST(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
   EXPECT_EQ(json_value(scratch / "mpi/summary.json", "backend"), "mpi");
 }
 
-TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   // Only rank 0 reads, and fails; rank 1 waits for it.
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "/nowhere", "--timeout-seconds", "250"});
@@ -205,10 +203,7 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
       result.output + result.errors, HasSubstr("error: [data] data is '/nowhere'"));
 }
 
-TEST(MpiRun, NamesAKilledRank) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, NamesAKilledRank) {
   const Scratch scratch;
   const auto mark = scratch / "killed";
   std::thread killer([&] {
