@@ -12,8 +12,7 @@ double accuracy_of(const std::vector<std::string>& arguments) {
   auto all = arguments;
   all.insert(all.begin(), "train");
   all.insert(all.end(), {"--out", scratch / "run"});
-  const auto result = tandem_run(all);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(all);
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 

@@ -23,8 +23,7 @@ CommandResult dry_run(
   std::vector<std::string> arguments = {"train",  "--dry-run", "--data",
                                         "digits", "--limit",   "600"};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  const auto result = tandem_run(arguments, variables);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok(arguments, variables);
   return result;
 }
 

@@ -42,9 +42,7 @@ TEST(Averaging, ProcessAndThreadRanksGiveEqualBits) {
     const Scratch scratch;
     const auto run = [&](const std::string& ranks) {
       const auto out = scratch / ranks;
-      const auto result = tandem_run(
-          with(averaging(out), {"--rank-type", ranks, "--average-every", every}));
-      EXPECT_TRUE(result.status.ok()) << result.errors;
+      run_ok(with(averaging(out), {"--rank-type", ranks, "--average-every", every}));
       return hash_of(out);
     };
     const auto processes = run("process");
@@ -59,16 +57,14 @@ TEST(Averaging, ResumingBetweenAveragesChangesNoBit) {
   const auto parts = scratch / "parts";
   const std::vector<std::string> more = {
       "--rank-type", "thread", "--average-every", "7", "--min-delta", "1e-9"};
-  ASSERT_TRUE(tandem_run(with(
-                             with(averaging(whole), more),
-                             {"--checkpoint-every", "9", "--keep-checkpoints", "0"}))
-                  .status.ok());
+  run_ok(with(
+      with(averaging(whole), more),
+      {"--checkpoint-every", "9", "--keep-checkpoints", "0"}));
   // Step 9 is in the middle of the first epoch, two steps after an average.
   const auto checkpoint = whole + "/checkpoints/step-00000009";
   EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0003.safetensors"));
   const auto result =
-      tandem_run(with(with(averaging(parts), more), {"--resume", checkpoint}));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      run_ok(with(with(averaging(parts), more), {"--resume", checkpoint}));
   EXPECT_THAT(result.errors, Not(HasSubstr("holds no state")));
   EXPECT_EQ(hash_of(parts), hash_of(whole));
 }
@@ -79,11 +75,10 @@ TEST(Averaging, AnotherNumberOfRanksResumesFromTheAverageWithAWarning) {
   const auto second = scratch / "second";
   const std::vector<std::string> more = {
       "--rank-type", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
-  ASSERT_TRUE(tandem_run(with(averaging(first), more)).status.ok());
-  const auto result = tandem_run(with(
+  run_ok(with(averaging(first), more));
+  const auto result = run_ok(with(
       with(averaging(second, "4"), more),
       {"--resume", first + "/checkpoints/step-00000009"}));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("holds no state of 4 ranks"));
   EXPECT_EQ(hash_of(second).size(), 64u);
 }
@@ -101,12 +96,11 @@ TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   // With logits, losses differ enough for one rank to continue after another has
   // converged.
   const auto logits = source_dir() + "/recipes/local-sgd-mpi-logits.toml";
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train",       logits,   "--launcher", "tandem", "--backend",       "auto",
        "--rank-type", "thread", "--nproc",    "3",      "--data",          "digits",
        "--limit",     "960",    "--epochs",   "40",     "--average-every", "4",
        "--min-delta", "0.2",    "--out",      out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   int epochs = 0;
   for (int rank = 0; rank < 3; ++rank) {
     const auto number = std::to_string(rank);
@@ -124,8 +118,7 @@ TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   EXPECT_EQ(json_number(out + "/summary.json", "epochs"), epochs);
   EXPECT_LT(epochs, 40);
   // A run that all ranks ended ends immediately when resumed.
-  const auto again = tandem_run({"train", out + "/config.toml", "--resume", "auto"});
-  EXPECT_TRUE(again.status.ok()) << again.errors;
+  const auto again = run_ok({"train", out + "/config.toml", "--resume", "auto"});
   EXPECT_EQ(lines_with(again.output, "-- epoch: "), 0);
 }
 
@@ -159,9 +152,8 @@ class MpiRun : public testing::Test {
 };
 
 TEST_F(MpiRun, RecipePrintsTheTutorialsLines) {
-  const auto result = run_under_mpirun(
-      2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  const auto result = checked(run_under_mpirun(
+      2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"}));
   for (const std::string rank : {"0", "1"}) {
     EXPECT_THAT(result.output, HasSubstr("480 data samples ---> Worker: " + rank));
     for (const std::string epoch : {"1", "2"}) {

@@ -14,8 +14,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(Program, HelpNamesEveryCommand) {
-  const auto help = tandem_run({"--help"});
-  EXPECT_TRUE(help.status.ok());
+  const auto help = run_ok({"--help"});
   for (const char* command :
        {"train", "launch", "eval", "predict", "export", "data", "model", "recipes",
         "bench", "doctor", "  top "}) {
@@ -24,8 +23,7 @@ TEST(Program, HelpNamesEveryCommand) {
 }
 
 TEST(Program, TrainHelpNamesSettingsAndChoices) {
-  const auto help = tandem_run({"train", "--help"});
-  EXPECT_TRUE(help.status.ok());
+  const auto help = run_ok({"train", "--help"});
   for (const char* text :
        {"--model", "--nproc", "--sync", "--set", "convnet_bn", "data_parallel",
         "adadelta", "one_cycle", "gloo", "digits drawn by tandem"}) {
@@ -34,8 +32,7 @@ TEST(Program, TrainHelpNamesSettingsAndChoices) {
 }
 
 TEST(ModelCommand, PrintsModulesShapesAndParameters) {
-  const auto result = tandem_run({"model", "simplenet"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok({"model", "simplenet"});
   EXPECT_EQ(
       result.output,
       "SimpleNet(\n"
@@ -61,8 +58,7 @@ TEST(ModelCommand, PrintsModulesShapesAndParameters) {
 TEST(ModelCommand, MarksTheNodesOfANetworkFileWithoutACompiledKernel) {
   const Scratch scratch;
   const auto path = unpack_fixture(scratch, "residual-2.15.0.pt2");
-  const auto result = tandem_run({"model", path});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok({"model", path});
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -77,8 +73,7 @@ TEST(ModelCommand, MarksTheNodesOfANetworkFileWithoutACompiledKernel) {
 
 TEST(ModelCommand, AcceptsInputShapeAndNumberOfClasses) {
   const auto result =
-      tandem_run({"model", "convnet_bn", "--input", "3x32x32", "--classes", "100"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      run_ok({"model", "convnet_bn", "--input", "3x32x32", "--classes", "100"});
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -92,8 +87,7 @@ TEST(ModelCommand, CountsTheBorderOfLenet3x3AsInput) {
 }
 
 TEST(RecipesCommand, ListsNameTutorialAndDescriptionOfEachRecipe) {
-  const auto list = tandem_run({"recipes", source_dir() + "/recipes"});
-  EXPECT_TRUE(list.status.ok()) << list.errors;
+  const auto list = run_ok({"recipes", source_dir() + "/recipes"});
   for (const auto& name : list_directory(source_dir() + "/recipes")) {
     const auto stem = name.substr(0, name.find(".toml"));
     EXPECT_THAT(
@@ -108,11 +102,10 @@ TEST(RecipesCommand, ListsNameTutorialAndDescriptionOfEachRecipe) {
 // The sample and the batch of tutorial 003.
 TEST(DataInfo, PrintsTheShapesOfASampleAndABatch) {
   const Scratch scratch;
-  ASSERT_TRUE(tandem_run({"data", "make", "digits", "--out", scratch / "digits",
-                          "--train", "100", "--test", "20"})
-                  .status.ok());
-  const auto result = tandem_run({"data", "info", scratch / "digits"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(
+      {"data", "make", "digits", "--out", scratch / "digits", "--train", "100",
+       "--test", "20"});
+  const auto result = run_ok({"data", "info", scratch / "digits"});
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -124,8 +117,7 @@ TEST(DataInfo, PrintsTheShapesOfASampleAndABatch) {
 }
 
 TEST(Program, LinksNoLibTorchAndNoLibraryOfFetch) {
-  const auto libraries = run_command({"/usr/bin/ldd", program()});
-  ASSERT_TRUE(libraries.status.ok());
+  const auto libraries = checked(run_command({"/usr/bin/ldd", program()}));
   // With "lib", since the addresses in the lines of ldd may contain any digits, "c10"
   // too.
   EXPECT_THAT(libraries.output, Not(HasSubstr("libtorch")));
@@ -153,8 +145,7 @@ TEST(Program, DoctorListsEachBackendWithAReasonIfItIsMissing) {
 }
 
 TEST(Program, DoctorPrintsAFixForEachWarning) {
-  const auto result = tandem_run({"doctor"}, {{"TANDEM_DATA", "/nonexistent"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok({"doctor"}, {{"TANDEM_DATA", "/nonexistent"}});
   EXPECT_THAT(result.output, HasSubstr("instruction sets"));
   EXPECT_THAT(result.output, HasSubstr("libtorch"));
   std::istringstream lines(result.output);

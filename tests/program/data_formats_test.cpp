@@ -88,9 +88,7 @@ class DataFormats : public testing::Test {
   }
 
   std::string expect_ok(const Arguments& arguments) const {
-    const auto result = run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-    return result.output;
+    return checked(run(arguments)).output;
   }
 
   // Trains and returns the hash of the parameters. `start`: arguments before "train".
@@ -450,14 +448,13 @@ TEST_F(DataFormats, ATableWithNumbersAsTargetTrainsARegression) {
 TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const std::string network = scratch_ / "bytes.pt";
-  const auto saved = run_python(
+  checked(run_python(
       {"-c",
        "import sys, torch\n"
        "layers = torch.nn.Sequential(torch.nn.Embedding(256, 16), "
        "torch.nn.Linear(16, 256))\n"
        "torch.jit.script(layers).save(sys.argv[1])",
-       network});
-  ASSERT_TRUE(saved.status.ok()) << saved.errors;
+       network}));
   std::string text;
   for (int i = 0; i < 400; ++i) {
     text += "a text about bytes. ";

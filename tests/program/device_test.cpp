@@ -72,11 +72,10 @@ TEST_F(Devices, AutoUsesTheCpuAndIsTheDefault) {
     command.insert(command.end(), more.begin(), more.end());
     return tandem_run(command);
   };
-  const auto chosen = train({"--device", "auto"});
-  EXPECT_EQ(chosen.status.code, 0) << chosen.errors;
+  const auto chosen = checked(train({"--device", "auto"}));
   EXPECT_THAT(chosen.output, HasSubstr("Accuracy"));
   EXPECT_THAT(chosen.errors, Not(HasSubstr("[device]")));
-  EXPECT_EQ(train({}).status.code, 0);
+  checked(train({}));
 }
 
 TEST_F(Devices, TheRecipeForGpusNamesTheRecipeForCpus) {
@@ -93,10 +92,9 @@ TEST_F(Devices, TheRecipeForGpusNamesTheRecipeForCpus) {
                                : "this build computes on CPUs only"),
           HasSubstr("; without a GPU use the recipe " + recipes + "amp-fp16.toml\n")));
   const Scratch scratch;
-  const auto compared = tandem_run(
+  const auto compared = run_ok(
       {"compare", recipes + "amp-nccl.toml", recipes + "amp-fp16.toml", "--data",
        "digits", "--limit", "300", "--epochs", "1", "--out", scratch / "out"});
-  EXPECT_EQ(compared.status.code, 0) << compared.errors;
   EXPECT_THAT(
       compared.output, AllOf(
                            HasSubstr("amp-nccl skipped: "), HasSubstr("use the recipe"),
@@ -113,8 +111,7 @@ TEST_F(Devices, NcclNeedsRanksOnGpus) {
 }
 
 TEST_F(Devices, DoctorListsGpus) {
-  const auto result = tandem_run({"doctor"});
-  EXPECT_EQ(result.status.code, 0);
+  const auto result = run_ok({"doctor"});
   EXPECT_THAT(
       result.output, HasSubstr(
                          built_for_cuda() ? "\"no_gpu\": \"CUDA driver version"

@@ -14,16 +14,13 @@ using testing::HasSubstr;
 class OnnxExport : public testing::Test {
  protected:
   void SetUp() override {
-    const auto made = tandem_run(
+    run_ok(
         {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
-    ASSERT_TRUE(made.status.ok()) << made.errors;
   }
 
   // Trains a network on three ranks.
   void train(const std::string& model) const {
-    const auto trained = tandem_run(
-        {"train", "--data", data_, "--model", model, "--nproc", "3", "--out", run_});
-    ASSERT_TRUE(trained.status.ok()) << trained.errors;
+    run_ok({"train", "--data", data_, "--model", model, "--nproc", "3", "--out", run_});
   }
 
   CommandResult export_run() const {
@@ -32,8 +29,7 @@ class OnnxExport : public testing::Test {
 
   // Returns the line "Average loss: 0.1234, Accuracy: 480/500".
   std::string evaluation() const {
-    const auto result = tandem_run({"eval", "--checkpoint", run_});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = run_ok({"eval", "--checkpoint", run_});
     const size_t begin = result.output.rfind("Average loss");
     return result.output.substr(begin, result.output.find(" (", begin) - begin);
   }
@@ -59,11 +55,9 @@ TEST_F(OnnxExport, OnnxRuntimeHasTheAccuracyOfEval) {
     SCOPED_TRACE(model);
     remove_all(run_);
     train(model);
-    const auto exported = export_run();
-    ASSERT_TRUE(exported.status.ok()) << exported.errors;
-    const auto theirs = run_onnx_python(
-        {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_});
-    ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+    checked(export_run());
+    const auto theirs = checked(run_onnx_python(
+        {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_}));
     const auto ours = evaluation() + "\n";
     EXPECT_EQ(theirs.output, ours + ours);
   }

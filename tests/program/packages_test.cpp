@@ -38,10 +38,9 @@ Names files_below(const fs::path& root) {
 class Installed {
  public:
   explicit Installed(const std::string& component) {
-    const auto result = run_command(
+    checked(run_command(
         {"cmake", "--install", binary_dir(), "--component", component, "--prefix",
-         prefix()});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+         prefix()}));
   }
   std::string prefix() const {
     return scratch_ / "prefix";
@@ -153,13 +152,11 @@ CommandResult installed_run(std::vector<std::string> arguments) {
 }
 
 TEST(Packages, AnInstalledProgramFindsWorkerAndRecipes) {
-  const auto result = installed_run(
+  const auto result = checked(installed_run(
       {"train", "ddp-linear", "--data", "digits", "--limit", "64", "--epochs", "1",
-       "--nproc", "2"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--nproc", "2"}));
   EXPECT_THAT(result.output, HasSubstr("2 ranks"));
-  const auto named = installed_run({"train", "quickstart.toml", "--dry-run"});
-  EXPECT_TRUE(named.status.ok()) << named.errors;
+  checked(installed_run({"train", "quickstart.toml", "--dry-run"}));
 }
 
 // The real libraries would load their own, among them GDAL's and Qt's.
@@ -183,14 +180,13 @@ TEST(Packages, AnInstalledWorkerLoadsNoUnusedLibrary) {
   const auto alone = scratch / "tandem-worker";
   fs::copy(worker, alone);
   EXPECT_THAT(run_command({"ldd", alone}).output, HasSubstr("libgdal"));
-  EXPECT_TRUE(run_command({alone, "train", "--help"}).status.ok());
+  checked(run_command({alone, "train", "--help"}));
 }
 
 TEST(Packages, CompareAcceptsNamesOfRecipes) {
   const Scratch scratch;
-  const auto result = installed_run(
-      {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  checked(installed_run(
+      {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"}));
   EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"done\""));
 }
 
@@ -209,10 +205,9 @@ TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
 TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
   for (const char* name : {"002-ddp", "002-ddp.toml"}) {
     const Scratch scratch;
-    const auto result = installed_run(
+    checked(installed_run(
         {"compare", name, "--data", "digits", "--limit", "64", "--epochs", "0", "--out",
-         scratch / "compare"});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+         scratch / "compare"}));
     EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"ddp-linear\""));
   }
 }
@@ -245,8 +240,7 @@ TEST(Packages, AFileOverridesAnInstalledRecipeAndAFolderDoesNot) {
          runtime().prefix() + "/bin/tandem", scratch / "", recipe});
   };
   EXPECT_THAT(in_scratch("ddp-linear").errors, HasSubstr("unknown key 'nosuch'"));
-  const auto folder = in_scratch("quickstart");
-  EXPECT_TRUE(folder.status.ok()) << folder.errors;
+  checked(in_scratch("quickstart"));
 }
 
 // --- pages ---
@@ -317,11 +311,10 @@ TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
 
 TEST_F(Pages, AreAlsoPagesOfTheSite) {
   const Scratch scratch;
-  const auto written = run_command(
+  checked(run_command(
       {"python3", source_dir() + "/packaging/pages", program(), scratch / "commands.md",
        scratch / "recipes.md"},
-      {{"PYTHONDONTWRITEBYTECODE", "1"}});
-  ASSERT_TRUE(written.status.ok()) << written.errors;
+      {{"PYTHONDONTWRITEBYTECODE", "1"}}));
   const auto reference = read_file(scratch / "commands.md");
   for (const auto& command : commands()) {
     EXPECT_THAT(reference, HasSubstr("## tandem " + command + "\n"));
@@ -384,14 +377,13 @@ TEST_P(Completions, OfFish) {
   for (const auto& word : GetParam().words) {
     line += word == "=" ? word : line.back() == '=' ? word : " " + word;
   }
-  const auto result = run_command(
+  const auto result = checked(run_command(
       {"fish", "--no-config", "-c",
        "set -x PATH $argv[1]/bin $PATH\n"
        "source $argv[1]/share/fish/vendor_completions.d/tandem.fish\n"
        "complete -C $argv[2]",
        runtime().prefix(), line},
-      {{"HOME", home / ""}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      {{"HOME", home / ""}}));
   EXPECT_EQ(result.errors, "");
   Names offered;
   for (const auto& row : sorted_lines(result.output)) {
@@ -430,8 +422,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_F(Pages, ZshUnderstandsItsCompletion) {
-  const auto result = run_command({"zsh", "-n", runtime().path_of("_tandem")});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(run_command({"zsh", "-n", runtime().path_of("_tandem")}));
   EXPECT_EQ(result.errors, "");
 }
 
@@ -445,24 +436,22 @@ TEST(Packages, PkgConfigHasTheFlagsOfACompiler) {
   const auto folder = fs::path(development().path_of("tandem.pc")).parent_path();
   const Scratch scratch;
   // With every object of the libraries.
-  const auto built = run_command(
+  checked(run_command(
       {"sh", "-c",
        "c++ -O0 -o \"$0\" \"$1\" -Wl,--whole-archive -ltandem -ltandem_base "
        "-Wl,--no-whole-archive $(pkg-config --cflags --libs tandem)",
        scratch / "hello", source_dir() + "/examples/hello_ranks/main.cpp"},
-      {{"PKG_CONFIG_PATH", folder.string()}});
-  ASSERT_TRUE(built.status.ok()) << built.errors;
+      {{"PKG_CONFIG_PATH", folder.string()}}));
   const auto run = tandem_run({"launch", "--nproc-per-node", "2", scratch / "hello"});
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3")) << run.errors;
 }
 
 TEST(Packages, TheExamplesAreACMakeProject) {
   const Scratch scratch;
-  const auto configured = run_command(
+  checked(run_command(
       {"cmake", "-G", "Ninja", "-B", scratch / "build", "-S",
        development().prefix() + "/share/doc/libtandem-dev/examples",
-       "-DCMAKE_PREFIX_PATH=" + development().prefix()});
-  ASSERT_TRUE(configured.status.ok()) << configured.errors;
+       "-DCMAKE_PREFIX_PATH=" + development().prefix()}));
   const auto targets = run_command({"ninja", "-C", scratch / "build", "-t", "targets"});
   for (const auto& example : fs::directory_iterator(source_dir() + "/examples")) {
     const bool needs_mpi = example.path().filename() == "mpi_loop";

@@ -30,11 +30,10 @@ double figure(const std::string& output, size_t row, const std::string& key) {
 
 TEST(Plan, PredictsFromFlags) {
   // 8 MB over 8 Gbit/s, all after backward: two nodes send 4 MB twice.
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--step-ms", "100", "--gradient-bytes", "8e6", "--sync", "flat",
        "--bandwidth-gbit", "8", "--latency-us", "500", "--batch-size", "64", "--nodes",
-       "1,2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "1,2", "--json"}));
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "step_ms"), 100);
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "samples_per_second"), 640);
   EXPECT_DOUBLE_EQ(figure(result.output, 1, "comm_ms"), 2 * (0.5 + 4));
@@ -43,19 +42,17 @@ TEST(Plan, PredictsFromFlags) {
 }
 
 TEST(Plan, SixteenBitsHalveTheBytes) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--step-ms", "100", "--buckets", "6e6@50,2e6@0", "--comm-hook", "bf16",
-       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"}));
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "comm_ms"), 4);
   // The first bucket overlaps backward.
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "exposed_ms"), 1);
 }
 
 TEST(Plan, PrintsARowPerNumberOfNodes) {
-  const auto result =
-      plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(
+      plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"}));
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -64,10 +61,9 @@ TEST(Plan, PrintsARowPerNumberOfNodes) {
 }
 
 TEST(Plan, MeasuresAStep) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--measure", "--model", "simplenet", "--batch-size", "16", "--nodes", "1,4",
-       "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--json"}));
   EXPECT_THAT(result.output, HasSubstr("measured here: simplenet"));
   EXPECT_GT(figure(result.output, 0, "step_ms"), 0);
   EXPECT_GT(figure(result.output, 1, "step_ms"), figure(result.output, 0, "step_ms"));
@@ -76,19 +72,17 @@ TEST(Plan, MeasuresAStep) {
 }
 
 TEST(Plan, FrozenParametersAreNotSent) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--measure", "--model", "simplenet", "--freeze", "*.weight", "--batch-size",
-       "16", "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "16", "--nodes", "2", "--json"}));
   // The ten values of the bias.
   EXPECT_THAT(result.output, HasSubstr("\"buckets\":\"40@"));
 }
 
 TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
        "--warmup", "1", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   const auto number = [&](const std::string& key, size_t from = 0) {
     const size_t at = result.output.find("\"" + key + "\":", from);
     return at == std::string::npos ? -1
@@ -110,15 +104,13 @@ TEST(Plan, ReadsARun) {
   const Scratch scratch;
   const auto train = [&](const std::string& nproc) {
     const auto out = scratch / nproc;
-    const auto result = tandem_run(
+    run_ok(
         {"train", "--model", "simplenet", "--nproc", nproc, "--limit", "2560",
          "--log-every", "5", "--out", out});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
     return out;
   };
   const auto three = train("3");
-  const auto result = plan({"--from", three, "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(plan({"--from", three, "--nodes", "2", "--json"}));
   EXPECT_THAT(
       result.output, AllOf(
                          HasSubstr("from " + three + ": simplenet"),
@@ -130,7 +122,7 @@ TEST(Plan, ReadsARun) {
   const auto silent = plan({"--from", one});
   EXPECT_EQ(silent.status.code, 2);
   EXPECT_THAT(silent.errors, HasSubstr("add --gradient-bytes"));
-  EXPECT_TRUE(plan({"--from", one, "--gradient-bytes", "31400"}).status.ok());
+  checked(plan({"--from", one, "--gradient-bytes", "31400"}));
 }
 
 TEST(Plan, RefusesInOneLine) {

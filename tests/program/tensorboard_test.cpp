@@ -29,16 +29,14 @@ class Tensorboard : public testing::Test {
   }
 
   void train(const Arguments& arguments) const {
-    const auto result = tandem_run(arguments + Arguments{"--tensorboard"});
-    ASSERT_TRUE(result.status.ok()) << result.errors;
+    run_ok(arguments + Arguments{"--tensorboard"});
   }
 
   // Compares all values with metrics.jsonl. Returns the tags, each with its number of
   // values.
   std::string tags() const {
-    const auto result = run_python(
-        {source_dir() + "/tests/program/compare_events.py", run_}, newest_python());
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = checked(run_python(
+        {source_dir() + "/tests/program/compare_events.py", run_}, newest_python()));
     return result.output;
   }
 

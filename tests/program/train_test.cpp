@@ -34,8 +34,7 @@ std::vector<std::string> small_run(const std::string& out) {
 
 std::string hash_of_run(
     const std::vector<std::string>& arguments, const std::string& out) {
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(arguments);
   return hash_of(out);
 }
 
@@ -75,7 +74,7 @@ TEST(Train, ResumingChangesNoBit) {
 TEST(Train, RunDirectoryHasAllFiles) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
+  run_ok(with(small_run(out), {"--trace"}));
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
         "trace/rank-0.json", "checkpoints/step-00000040/model.safetensors",
@@ -94,25 +93,22 @@ TEST(Train, ANewRunRefusesCheckpointsOfAnotherRun) {
   const auto out = scratch / "run";
   const std::vector<std::string> command = {"train",     "--limit", "640", "--model",
                                             "simplenet", "--out",   out};
-  ASSERT_TRUE(tandem_run(command).status.ok());
+  run_ok(command);
   const auto summary = read_file(out + "/summary.json");
   const auto again = tandem_run(command);
   EXPECT_EQ(again.status.code, 2);
   EXPECT_THAT(again.errors, HasSubstr("--resume auto"));
   EXPECT_EQ(read_file(out + "/summary.json"), summary);
-  const auto resumed = tandem_run(with(command, {"--resume", "auto", "--epochs", "2"}));
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
 }
 
 TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto trained = tandem_run(small_run(out));
-  ASSERT_TRUE(trained.status.ok()) << trained.errors;
-  const auto evaluated = tandem_run(
+  const auto trained = run_ok(small_run(out));
+  const auto evaluated = run_ok(
       {"eval", "--checkpoint", out + "/checkpoints/step-00000040", "--limit", "1280"});
-  ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
   const size_t last = trained.output.rfind("Test set: ");
   const auto result =
       trained.output.substr(last, trained.output.find('(', last) - last);
@@ -120,18 +116,16 @@ TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
 }
 
 TEST(Train, PrintsPlainLinesWithoutATerminal) {
-  const auto result = tandem_run({"train", "--limit", "640", "--model", "simplenet"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok({"train", "--limit", "640", "--model", "simplenet"});
   EXPECT_THAT(result.output, HasSubstr("epoch 1/1  step 10/10  loss "));
   EXPECT_THAT(result.output, HasSubstr("Test set: Average loss: "));
   EXPECT_THAT(result.output, Not(HasSubstr("\033")));
 }
 
 TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--limit", "128", "--model", "simplenet", "--epochs", "5",
        "--eval-every", "2", "--test-line", "tested epoch {epoch}"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   for (const char* epoch : {"2", "4", "5"}) {
     EXPECT_THAT(result.output, HasSubstr("tested epoch " + std::string(epoch)));
   }
@@ -142,12 +136,11 @@ TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
 
 std::vector<double> losses_of_net(const std::string& precision, const char* isa) {
   const Scratch scratch;
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--model", "net", "--limit", "640", "--epochs", "1", "--precision",
        precision, "--log-every", "1", "--log-line", "{batch_loss}", "--test-line",
        "off", "--out", scratch / "run"},
       {{"ONEDNN_MAX_CPU_ISA", isa}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("executor compiled, " + precision + ", "));
   std::vector<double> losses;
   for (const auto& line : split(result.output, '\n')) {
@@ -184,9 +177,7 @@ TEST(Train, Bfloat16WithoutInstructionsGivesNearlyEqualNumbers) {
 TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result =
-      tandem_run({"train", "--dry-run", "--limit", "1000", "--out", out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  run_ok({"train", "--dry-run", "--limit", "1000", "--out", out});
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
   EXPECT_FALSE(file_exists(out + "/checkpoints"));
 }
@@ -194,10 +185,9 @@ TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
 TEST(Train, DryRunOfManyEpochsEndsAfterOneAndEvaluates) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--fast-dev-run", "--gradient-clip-val", "0.5", "--epochs", "9",
        "--eval-every", "3", "--limit", "1000", "--out", out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
   EXPECT_THAT(result.output, HasSubstr("Test set: Average loss"));
   EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nclip_norm = 0.5\n"));
@@ -274,9 +264,9 @@ int count(const std::string& text, const std::string& what) {
 
 TEST(Train, DataIsReadOncePerHost) {
   const Scratch scratch;
-  ASSERT_TRUE(tandem_run({"data", "make", "digits", "--train", "64", "--test", "32",
-                          "--out", scratch / "data"})
-                  .status.ok());
+  run_ok(
+      {"data", "make", "digits", "--train", "64", "--test", "32", "--out",
+       scratch / "data"});
   struct Case {
     std::vector<std::string> arguments;
     Variables variables;
@@ -299,12 +289,11 @@ TEST(Train, DataIsReadOncePerHost) {
   for (const auto& one : cases) {
     auto variables = one.variables;
     variables.emplace_back("TANDEM_LOG", "debug");
-    const auto result = tandem_run(
+    const auto result = run_ok(
         with(
             {"train", "--data", scratch / "data", "--model", "simplenet", "--dry-run"},
             one.arguments),
         variables);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_EQ(count(result.errors, "memory that ranks share"), one.mapped)
         << testing::PrintToString(one.arguments) << result.errors;
   }
@@ -389,10 +378,9 @@ TEST(Train, FilesObeyTheUmask) {
   for (const auto& [mask, wanted] :
        {std::pair<const char*, unsigned>{"077", 0600}, {"022", 0644}}) {
     const auto out = scratch / mask;
-    const auto result = run_command(
+    checked(run_command(
         {"sh", "-c", "umask $0; exec \"$@\"", mask, program(), "train", "--limit",
-         "100", "--epochs", "1", "--model", "simplenet", "--trace", "--out", out});
-    ASSERT_TRUE(result.status.ok()) << result.errors;
+         "100", "--epochs", "1", "--model", "simplenet", "--trace", "--out", out}));
     int files = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
       if (entry.is_regular_file()) {

@@ -36,8 +36,7 @@ std::vector<std::string> averaging(const std::string& out) {
 class DamagedCheckpointRun : public testing::Test {
  protected:
   std::string run_to_end() {
-    const auto result = tandem_run(averaging(out_));
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = run_ok(averaging(out_));
     errors_ = result.errors;
     return hash_of(out_);
   }

@@ -113,9 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Runs on images with a cache. Returns the messages.
 std::string messages_with_cache(const Stage& stage) {
-  const auto result = tandem_run(
-      {"data", "info", stage / "images"}, {{"XDG_CACHE_HOME", stage / "cache"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result =
+      run_ok({"data", "info", stage / "images"}, {{"XDG_CACHE_HOME", stage / "cache"}});
   EXPECT_THAT(result.output, HasSubstr("train: 9 samples of 1x8x8, uint8; 2 classes"));
   return result.errors;
 }

@@ -82,8 +82,7 @@ TEST_P(FetchFrom, UsesTheNextMirrorAfterAFailure) {
   const HttpServer server([&](const HttpRequest&) { return bad.answer; });
   const HttpServer good(server_of({{"file", kFile}}));
   write_mirrors(set_of("tiny", {server.url(), good.url()}, {{"file", kFile}}));
-  const auto result = fetch("tiny", {"--stall-seconds", "2"});
-  expect_ok(result);
+  const auto result = checked(fetch("tiny", {"--stall-seconds", "2"}));
   EXPECT_THAT(
       result.output, AllOf(
                          HasSubstr(server.url() + "/ "), HasSubstr(bad.says),

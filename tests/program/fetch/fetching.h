@@ -108,8 +108,4 @@ class FetchTest : public testing::Test {
   const Scratch scratch_;
 };
 
-inline void expect_ok(const CommandResult& result) {
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
-}
-
 }  // namespace tandem

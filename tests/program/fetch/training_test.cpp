@@ -71,15 +71,13 @@ TEST_F(FetchToTrain, FetchesMissingFilesOnceBeforeRanksStart) {
       "--data", "mnist", "--fetch", "--nproc", "3"};
   auto first = command;
   first.insert(first.end(), {"--out", scratch_ / "run"});
-  const auto result = train(first);
-  expect_ok(result);
+  const auto result = checked(train(first));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(result.errors, HasSubstr("fetching mnist into"));
   EXPECT_THAT(result.output, AllOf(Not(HasSubstr("etch")), HasSubstr("64 samples")));
   EXPECT_THAT(read_file(scratch_ / "run/config.toml"), Not(HasSubstr("fetch")));
 
-  const auto again = train(command);
-  expect_ok(again);
+  const auto again = checked(train(command));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(again.errors, Not(HasSubstr("etching")));
 }
@@ -88,10 +86,9 @@ TEST_F(FetchToTrain, RanksOfAnotherLauncherFetchOnce) {
   const Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
-  const auto result = run(
+  checked(run(
       {"launch", "--nproc-per-node", "3", program(), "train", "--model", "simplenet",
-       "--epochs", "1", "--data", "mnist", "--fetch"});
-  expect_ok(result);
+       "--epochs", "1", "--data", "mnist", "--fetch"}));
   EXPECT_EQ(server.requests().size(), 4u);
 }
 
@@ -146,13 +143,13 @@ TEST_F(FetchToTrain, FetchesTheMissingHalfOfADataSet) {
   Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
-  expect_ok(fetch("mnist"));
+  checked(fetch("mnist"));
   remove_all(scratch_ / "data/mnist/t10k-labels-idx1-ubyte");
   EXPECT_THAT(
       train({"--data", "mnist"}).errors, AllOf(
                                              HasSubstr("lacks t10k-labels-idx1-ubyte"),
                                              HasSubstr("run tandem data fetch mnist")));
-  expect_ok(train({"--data", "mnist", "--fetch"}));
+  checked(train({"--data", "mnist", "--fetch"}));
   EXPECT_EQ(server.requests().size(), 5u);
 }
 
@@ -163,8 +160,7 @@ TEST_F(FetchToTrain, TrainsOnFashionMnistAndKmnist) {
       set_of("kmnist", {server.url()}, files) +
       set_of("fashion-mnist", {server.url()}, files));
   for (const std::string name : {"kmnist", "fashion-mnist"}) {
-    const auto result = train({"--data", name, "--fetch"});
-    expect_ok(result);
+    const auto result = checked(train({"--data", name, "--fetch"}));
     EXPECT_THAT(result.output, HasSubstr(" on " + name + ": 64 samples"));
   }
 }
@@ -178,7 +174,7 @@ class FetchArchive : public FetchToTrain {
       replace_file(scratch_ / ("bin/" + name), bytes);
     }
     replace_file(scratch_ / "bin/readme.html", "read me");
-    expect_ok(run_command(
+    checked(run_command(
         {"tar", "-C", scratch_ / "", "--format=ustar", "-czf", scratch_ / "set.tar.gz",
          "bin"}));
     const std::string bytes = read_file(scratch_ / "set.tar.gz");
@@ -196,10 +192,9 @@ TEST_F(FetchArchive, CifarIsFetchedAndUnpackedForTraining) {
       [&](const HttpRequest& request) { return answer_with(archive, request); });
   archive = pack(files, server.url());
   for (const char* model : {"net", "convnet_bn"}) {
-    const auto result = run(
+    const auto result = checked(run(
         {"train", "--data", "cifar-10", "--fetch", "--model", model, "--epochs", "1",
-         "--nproc", "2"});
-    expect_ok(result);
+         "--nproc", "2"}));
     EXPECT_THAT(result.output, HasSubstr(" on cifar-10: 100 samples"));
   }
   // The archive is removed and not downloaded again.
@@ -229,7 +224,7 @@ TEST_F(FetchArchive, AnArchiveOfTheUserIsUnpackedAndKept) {
           "' and run this again"));
   make_directories(scratch_ / "data/cifar-10");
   replace_file(scratch_ / "data/cifar-10/set.tar.gz", archive);
-  expect_ok(fetch("cifar-10"));
+  checked(fetch("cifar-10"));
   files["set.tar.gz"] = archive;
   expect_files(scratch_ / "data/cifar-10", files);
   EXPECT_EQ(none.requests().size(), 1u);
@@ -241,13 +236,13 @@ TEST_F(FetchArchive, EvalRefusesImagesOfAnotherShape) {
   const HttpServer server(
       [&](const HttpRequest& request) { return answer_with(archive, request); });
   archive = pack(files, server.url());
-  expect_ok(fetch("cifar-10"));
+  checked(fetch("cifar-10"));
   const Files digits = small_mnist();
   make_directories(scratch_ / "data/mnist");
   for (const auto& [name, bytes] : digits) {
     replace_file(scratch_ / ("data/mnist/" + name), bytes);
   }
-  expect_ok(train({"--data", "mnist", "--out", scratch_ / "run"}));
+  checked(train({"--data", "mnist", "--out", scratch_ / "run"}));
   const auto steps = list_directory(scratch_ / "run/checkpoints");
   const auto result = run(
       {"eval", "--data", "cifar-10", "--checkpoint",

@@ -35,8 +35,7 @@ TEST_P(LaunchForm, StartsRanksOfTheProgramWithItsArguments) {
   arguments.insert(
       arguments.end(),
       {"sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $*", "sh", "--epochs=3"});
-  const auto result = launch(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(launch(arguments));
   std::vector<std::string> lines;
   const auto size = std::to_string(GetParam().ranks);
   for (int i = 0; i < GetParam().ranks; ++i) {
@@ -72,11 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& form) { return std::string(form.param.name); });
 
 TEST(LaunchProgram, PrintsNothingItselfIfRanksSucceed) {
-  const auto result = launch(
+  const auto result = checked(launch(
       {"--standalone", "--use-env", "--rdzv-id=7", "--rdzv_backend=c10d",
        "--rdzv-endpoint=localhost:29400", "--monitor-interval", "1", "--nproc=3",
-       "true"});
-  EXPECT_TRUE(result.status.ok());
+       "true"}));
   EXPECT_EQ(result.output + result.errors, "");
 }
 
@@ -117,8 +115,7 @@ TEST_P(TrainNames, AreAliasesOfFlags) {
   arguments.insert(
       arguments.begin(),
       {"train", "--model", "simplenet", "--limit", "256", "--out", scratch / "run"});
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok(arguments);
   const int ranks = GetParam().ranks;
   EXPECT_EQ(json_number(scratch / "run/summary.json", "world_size"), ranks);
   EXPECT_THAT(result.output, HasSubstr(std::to_string(ranks) + " x batch 64 x 2,"));
@@ -189,17 +186,15 @@ TEST(TrainMaster, FlagsOverrideTheEnvironmentThatOverridesTheRecipe) {
 }
 
 TEST(TrainMaster, IsIgnoredOnOneHost) {
-  const auto result = tandem_run(
+  run_ok(
       {"train", "--model", "simplenet", "--limit", "256", "--nproc", "3"},
       {{"MASTER_ADDR", "no-such-host.invalid"}, {"MASTER_PORT", "x"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
 }
 
 TEST(TrainOutput, OfAllRanksFollowsTheTemplate) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--model", "simplenet", "--limit", "512", "--nproc", "4", "--log-ranks",
        "all", "--log-line", "rank {rank}, step {step}"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   for (const char* rank : {"0", "1", "2", "3"}) {
     EXPECT_THAT(result.output, HasSubstr("\nrank " + std::string(rank) + ", step 2\n"));
   }

@@ -234,8 +234,7 @@ TEST_F(Top, ShowsTheRanksOfADirectoryAndOfAnAddress) {
   begin(training(with_metrics({"--nproc", "3"})));
   scrape_until("tandem_checkpoint_step", 5);
   for (const auto& run : {out_, address_}) {
-    const auto result = top({run, "--once"});
-    EXPECT_EQ(result.status.code, 0) << result.errors;
+    const auto result = checked(top({run, "--once"}));
     EXPECT_THAT(
         result.output,
         AllOf(
@@ -268,8 +267,7 @@ TEST_F(Top, FollowsARunToItsEnd) {
   auto tables = std::async(std::launch::async, [&] { return top({out_}); });
   std::this_thread::sleep_for(std::chrono::seconds(3));
   EXPECT_EQ(stop().status.code, 75);
-  const auto result = tables.get();
-  EXPECT_EQ(result.status.code, 0) << result.errors;
+  const auto result = checked(tables.get());
   EXPECT_THAT(
       result.output, AllOf(
                          ContainsRegex("^3 ranks.*\n(.*\n)+\n3 ranks"),

@@ -147,10 +147,9 @@ Arguments program_of_rank(const std::string& file, const std::string& command) {
 
 TEST_F(Restart, LetsProgramsReadTheCount) {
   const auto file = scratch_ / "starts";
-  const auto result = tandem_run(with(
+  const auto result = run_ok(with(
       {"launch", "--nproc", "3", "--max-restarts", "4"},
       program_of_rank(file, "[ $RANK != 1 -o $TANDEM_RESTART_COUNT = 2 ] || exit 7")));
-  EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(
       result.errors,
       AllOf(
@@ -188,10 +187,8 @@ TEST_F(Restart, DoesNotFollowMisuse) {
 TEST_F(Restart, ResumesUnderTorchrun) {
   const auto hash = hash_without_failures({});
   const Variables second = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
-  const auto stopped = tandem_run(training({"--out", out()}, "3"));
-  EXPECT_EQ(stopped.status.code, 0) << stopped.errors;
-  const auto resumed = tandem_run(training({"--out", out()}), second);
-  EXPECT_EQ(resumed.status.code, 0) << resumed.errors;
+  run_ok(training({"--out", out()}, "3"));
+  const auto resumed = run_ok(training({"--out", out()}), second);
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from"));
   EXPECT_EQ(hash_of(out()), hash);
 }
@@ -250,8 +247,7 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
   newer_checkpoint(newest);
   send(workers(out(), 2)[0], SIGKILL);
   for (auto* run : {&first, &second}) {
-    const auto result = run->get();
-    EXPECT_EQ(result.status.code, 0) << result.errors;
+    const auto result = checked(run->get());
     EXPECT_THAT(
         result.errors,
         AllOf(
@@ -272,8 +268,7 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   send(parent_of_process(workers(out("other-run"), 2)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
   auto replacement = begin_restarting(hosts, 1, sharded);
-  const auto result = first.get();
-  EXPECT_EQ(result.status.code, 0) << result.errors;
+  const auto result = checked(first.get());
   EXPECT_THAT(
       result.errors, AllOf(
                          HasSubstr("host 1 on "), HasSubstr("no longer answers"),

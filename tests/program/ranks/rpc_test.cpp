@@ -44,8 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& backend) { return std::string(backend.param); });
 
 TEST_P(RpcBetweenProcesses, ProcessesCallEachOtherBothWaysAndEndQuietly) {
-  const auto result = rpc_ranks("3", {"call"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(rpc_ranks("3", {"call"}));
   EXPECT_EQ(result.output, "[rank 0] all called\n");
   EXPECT_THAT(result.errors, IsEmpty());
 }
@@ -67,8 +66,7 @@ TEST_P(RpcBetweenProcesses, WaitsEndAtTheTimeout) {
 
 TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNoMore) {
   const int64_t bound = 3;
-  const auto result = rpc_ranks("4", {"slow", "3", "20"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(rpc_ranks("4", {"slow", "3", "20"}));
   std::istringstream words(result.output.substr(result.output.find(']') + 1));
   std::vector<int64_t> staleness;
   for (int64_t one = 0; words >> one;) {
@@ -92,13 +90,11 @@ std::vector<std::string> server_run(
 TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThreads) {
   const Scratch scratch;
   // A server and three workers.
-  const auto result = tandem_run(server_run(scratch / "server", {}, "2", "4"));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok(server_run(scratch / "server", {}, "2", "4"));
   EXPECT_THAT(result.output, HasSubstr("4 ranks over shm"));
-  const auto replicas = tandem_run(
+  const auto replicas = run_ok(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
        "step", "--nproc", "3", "--rank-type", "thread", "--out", scratch / "replicas"});
-  ASSERT_TRUE(replicas.status.ok()) << replicas.errors;
   EXPECT_EQ(hash_of(scratch / "server").size(), 64u);
   EXPECT_EQ(hash_of(scratch / "server"), hash_of(scratch / "replicas"));
   EXPECT_EQ(
@@ -111,27 +107,23 @@ TEST(ParameterServerProgram, ResumingChangesNoBit) {
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
   // Step 13 is in the middle of the second epoch of 10 steps.
-  ASSERT_TRUE(tandem_run(server_run(whole, {"--checkpoint-every", "13"})).status.ok());
-  const auto result =
-      tandem_run(server_run(parts, {"--resume", whole + "/checkpoints/step-00000013"}));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  run_ok(server_run(whole, {"--checkpoint-every", "13"}));
+  run_ok(server_run(parts, {"--resume", whole + "/checkpoints/step-00000013"}));
   EXPECT_EQ(hash_of(whole), hash_of(parts));
 }
 
 TEST(ParameterServerProgram, AsynchronousTrainsAndReportsStaleness) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result = tandem_run(server_run(
+  const auto result = run_ok(server_run(
       out, {"--server-updates", "asynchronous", "--max-staleness", "2",
             "--checkpoint-every", "7"}));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("staleness of the server's updates: at most "));
   EXPECT_THAT(result.errors, HasSubstr("of 2 steps allowed"));
   EXPECT_GT(json_number(out + "/summary.json", "test_accuracy"), 40);
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
-  const auto resumed = tandem_run(
+  run_ok(
       server_run(out, {"--server-updates", "asynchronous", "--resume", "auto"}, "3"));
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 30);
 }
 

@@ -121,7 +121,7 @@ class ResumedData : public SameData, public testing::WithParamInterface<const ch
 };
 
 TEST_P(ResumedData, MayMoveButNotChange) {
-  ASSERT_TRUE(train_on("a", "3", {}).status.ok());
+  checked(train_on("a", "3", {}));
   blacken("b", "train");
   const auto other = train_on("b", "3", {"--resume", "auto", "--epochs", "2"});
   EXPECT_EQ(other.status.code, 2);
@@ -133,8 +133,7 @@ TEST_P(ResumedData, MayMoveButNotChange) {
                         HasSubstr("/run/checkpoints/step-"), HasSubstr("--data"),
                         HasSubstr("--init")));
   EXPECT_THAT(read_file(scratch_ / "run/config.toml"), HasSubstr("epochs = 1\n"));
-  const auto moved = train_on("c", "1", {"--resume", "auto", "--epochs", "2"});
-  EXPECT_TRUE(moved.status.ok()) << moved.errors;
+  checked(train_on("c", "1", {"--resume", "auto", "--epochs", "2"}));
   EXPECT_EQ(json_number(scratch_ / "run/summary.json", "epochs"), 2);
 }
 

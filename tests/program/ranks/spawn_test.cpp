@@ -20,8 +20,7 @@ CommandResult helper(const std::string& word, const Variables& variables = {}) {
 }
 
 TEST(Spawn, RunsTheBodyOnRanksAndTheRestInTheParent) {
-  const auto run = helper("twice");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(helper("twice"));
   // Ranks also run the code before a call.
   EXPECT_THAT(
       sorted_lines(run.output),
@@ -35,8 +34,7 @@ TEST(Spawn, RunsTheBodyOnRanksAndTheRestInTheParent) {
 }
 
 TEST(Spawn, ThrowsWithTheReasonOfTheRankThatFailed) {
-  const auto run = helper("fail");
-  EXPECT_TRUE(run.status.ok());
+  const auto run = checked(helper("fail"));
   EXPECT_EQ(run.output, "failure: rank 1 failed: [files] no such file\n");
   EXPECT_EQ(run.errors, "");
 }
@@ -65,8 +63,7 @@ TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
 }
 
 TEST(Spawn, DoesNotChangeOtherChildrenAndSignals) {
-  const auto run = helper("keeps");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(helper("keeps"));
   EXPECT_EQ(run.output, "the child runs\nSIGTERM is free\n");
 }
 
@@ -93,8 +90,7 @@ TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {
 }
 
 TEST(Spawn, AProgramStartedByARankIsNotARank) {
-  const auto run = helper("outer");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(helper("outer"));
   EXPECT_THAT(run.output, HasSubstr("inner said: "));
   EXPECT_THAT(run.output, HasSubstr("0 of 2"));
   EXPECT_THAT(run.output, HasSubstr("1 of 2"));

@@ -111,8 +111,7 @@ TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     return tandem_run(arguments, {{"PET_NPROC_PER_NODE", "2"}});
   };
-  const auto two = train({});
-  EXPECT_TRUE(two.status.ok()) << two.errors;
+  const auto two = checked(train({}));
   EXPECT_THAT(two.output, HasSubstr("2 ranks over shm"));
   EXPECT_THAT(
       two.errors,

@@ -69,8 +69,8 @@ TEST_F(FaultyDiskRun, EndsWithFileAndReason) {
 }
 
 TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {
-  const auto ended = run(FaultKind::fail, kOperation, {"--on-save-error", "warn"});
-  EXPECT_TRUE(ended.status.ok()) << ended.errors;
+  const auto ended =
+      checked(run(FaultKind::fail, kOperation, {"--on-save-error", "warn"}));
   EXPECT_THAT(
       ended.errors,
       AllOf(

@@ -83,8 +83,7 @@ TEST_P(KilledAt, ResumesWithEqualBits) {
   EXPECT_EQ(killed.status.code, 1);
   EXPECT_THAT(killed.errors, HasSubstr("SIGKILL"));
   EXPECT_FALSE(file_exists(out + "/summary.json"));
-  const auto resumed = tandem_run(arguments + kResume);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = run_ok(arguments + kResume);
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
   EXPECT_EQ(hash_of(out), uninterrupted());
 }

@@ -44,8 +44,7 @@ TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   EXPECT_FALSE(workers.empty());
   kill(first.pid(), SIGKILL);
   first.wait();
-  const auto resumed = run_command(command + kResume);
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = checked(run_command(command + kResume));
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
   EXPECT_FALSE(file_exists(out + "/run.lock"));
 }

@@ -16,9 +16,7 @@ using testing::HasSubstr;
 class NetworkRun : public testing::Test {
  protected:
   NetworkRun() {
-    const auto first =
-        tandem_run({"train", "--model", net_, "--limit", "64", "--out", run_});
-    EXPECT_TRUE(first.status.ok()) << first.errors;
+    run_ok({"train", "--model", net_, "--limit", "64", "--out", run_});
     EXPECT_EQ(std::rename(net_.c_str(), moved_.c_str()), 0);
   }
 
@@ -38,10 +36,8 @@ class NetworkRun : public testing::Test {
 };
 
 TEST_F(NetworkRun, ReadsItsCopy) {
-  const auto evaluated = eval();
-  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
-  const auto resumed = resume();
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(eval());
+  checked(resume());
   EXPECT_EQ(read_file(copy_), read_file(moved_));
 }
 
@@ -51,10 +47,8 @@ TEST_F(NetworkRun, NeedsTheFileIfItsCopyIsMissing) {
     EXPECT_EQ(result.status.code, 1);
     EXPECT_THAT(result.errors, AllOf(HasSubstr(net_), HasSubstr("--model FILE")));
   }
-  const auto evaluated = eval({"--model", moved_});
-  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
-  const auto resumed = resume({"--model", moved_});
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(eval({"--model", moved_}));
+  checked(resume({"--model", moved_}));
   EXPECT_TRUE(file_exists(copy_));
 }
 

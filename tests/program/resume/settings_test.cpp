@@ -54,10 +54,9 @@ class ResumedSettings : public testing::Test {
 };
 
 TEST_F(ResumedSettings, OverrideTheRecipe) {
-  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  checked(start({"--lr", "0.25", "--nproc", "3"}));
   const auto before = config();
-  const auto resumed = resume_with_recipe({"--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = checked(resume_with_recipe({"--epochs", "2"}));
   EXPECT_THAT(resumed.output, AllOf(HasSubstr("160 samples"), HasSubstr("3 ranks")));
   EXPECT_THAT(
       resumed.errors,
@@ -75,7 +74,7 @@ TEST_F(ResumedSettings, OverrideTheRecipe) {
 
 // Rank 1 has no directory of the run, and rank 2 has that of another run.
 TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
-  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  checked(start({"--lr", "0.25", "--nproc", "3"}));
   const auto other = scratch_ / "other";
   std::filesystem::copy(out_, other, std::filesystem::copy_options::recursive);
   std::string settings = config();
@@ -97,8 +96,7 @@ TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
     }));
   }
   for (auto& rank : ranks) {
-    const auto result = rank.get();
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    checked(rank.get());
   }
   EXPECT_THAT(config(), HasSubstr("lr = 0.25\n"));
   EXPECT_EQ(steps(), 8);
@@ -107,9 +105,8 @@ TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
 }
 
 TEST_F(ResumedSettings, NeedNoRecipe) {
-  ASSERT_TRUE(start().status.ok());
-  const auto resumed = resume();
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(start());
+  const auto resumed = checked(resume());
   EXPECT_THAT(
       resumed.errors,
       AllOf(Not(HasSubstr("resuming with")), Not(HasSubstr("keeps its own"))));
@@ -118,15 +115,13 @@ TEST_F(ResumedSettings, NeedNoRecipe) {
 
 // Processes do not keep the choice that "auto" made for threads.
 TEST_F(ResumedSettings, ThreadRanksResumeAsProcesses) {
-  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3"}).status.ok());
-  const auto resumed = resume({"--rank-type", "process", "--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(start({"--rank-type", "thread", "--nproc", "3"}));
+  const auto resumed = checked(resume({"--rank-type", "process", "--epochs", "2"}));
   EXPECT_THAT(resumed.output, HasSubstr("ranks over shm"));
 }
 
 TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
-  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3", "--model", "lenet3x3"})
-                  .status.ok());
+  checked(start({"--rank-type", "thread", "--nproc", "3", "--model", "lenet3x3"}));
   std::string earlier = config();
   const auto rename = [&](const std::string& now, const std::string& before) {
     ASSERT_NE(earlier.find(now), std::string::npos) << now;
@@ -135,53 +130,48 @@ TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
   rename("rank_type = ", "ranks = ");
   rename("\"lenet3x3\"", "\"mymodel\"");
   replace_file(out_ + "/config.toml", earlier);
-  const auto resumed = resume({"--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = checked(resume({"--epochs", "2"}));
   EXPECT_THAT(
       resumed.output, AllOf(HasSubstr("lenet3x3"), HasSubstr("3 ranks over thread")));
 }
 
 TEST_F(ResumedSettings, KeepChangesOfAnEarlierResume) {
-  ASSERT_TRUE(start().status.ok());
-  ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());
+  checked(start());
+  checked(resume({"--epochs", "2", "--set", "lr=0.1"}));
   EXPECT_EQ(steps(), 20);
-  const auto again = resume_with_recipe({"--epochs", "3"});
-  ASSERT_TRUE(again.status.ok()) << again.errors;
+  checked(resume_with_recipe({"--epochs", "3"}));
   EXPECT_EQ(steps(), 30);
   EXPECT_THAT(config(), AllOf(HasSubstr("lr = 0.1\n"), HasSubstr("limit = 160\n")));
 }
 
 TEST_F(ResumedSettings, AreThoseOfTheCheckpointsRun) {
-  ASSERT_TRUE(start().status.ok());
+  checked(start());
   const auto elsewhere = scratch_ / "elsewhere";
-  const auto resumed = tandem_run(
+  run_ok(
       {"train", recipe_, "--resume", out_ + "/checkpoints/step-00000005/", "--out",
        elsewhere});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_EQ(json_number(elsewhere + "/summary.json", "steps"), 10);
   EXPECT_EQ(steps(), 10) << "the first run's own files stay";
 }
 
 TEST_F(ResumedSettings, AreTheRecipesWithoutACheckpoint) {
-  const auto fresh = resume_with_recipe({"--limit", "160", "--epochs", "2"});
-  ASSERT_TRUE(fresh.status.ok()) << fresh.errors;
+  const auto fresh = checked(resume_with_recipe({"--limit", "160", "--epochs", "2"}));
   EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
   EXPECT_EQ(steps(), 20);
 }
 
 TEST_F(ResumedSettings, OfInitialWeightsAreNotReadAgain) {
-  ASSERT_TRUE(start().status.ok());
+  checked(start());
   const auto second = scratch_ / "second";
   const auto weights = out_ + "/checkpoints/step-00000010";
   const Arguments run = {"train", recipe_, "--limit", "160", "--out", second};
   auto first = run;
   first.insert(first.end(), {"--epochs", "1", "--init", weights});
-  ASSERT_TRUE(tandem_run(first).status.ok());
+  run_ok(first);
   remove_all(weights);
   auto resumed = run;
   resumed.insert(resumed.end(), {"--epochs", "2", "--resume", "auto"});
-  const auto result = tandem_run(resumed);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(resumed);
 }
 
 struct Refused {
@@ -199,7 +189,7 @@ class RefusedOnResume : public ResumedSettings,
                         public testing::WithParamInterface<Refused> {};
 
 TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
-  ASSERT_TRUE(start({"--nproc", "3", "--optimizer", "sgd"}).status.ok());
+  checked(start({"--nproc", "3", "--optimizer", "sgd"}));
   const auto before = config();
   const auto refused = resume_with_recipe(GetParam().flags);
   EXPECT_EQ(refused.status.code, 2);
