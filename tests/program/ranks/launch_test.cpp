@@ -107,51 +107,6 @@ TEST(LaunchProgram, StartsScriptsAndModulesWithPython) {
 
 // --- tandem train ---
 
-class TrainNames : public testing::TestWithParam<Form> {};
-
-TEST_P(TrainNames, AreAliasesOfFlags) {
-  const Scratch scratch;
-  auto arguments = GetParam().flags;
-  arguments.insert(
-      arguments.begin(),
-      {"train", "--model", "simplenet", "--limit", "256", "--out", scratch / "run"});
-  const auto result = run_ok(arguments);
-  const int ranks = GetParam().ranks;
-  EXPECT_EQ(json_number(scratch / "run/summary.json", "world_size"), ranks);
-  EXPECT_THAT(result.output, HasSubstr(std::to_string(ranks) + " x batch 64 x 2,"));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Tutorials, TrainNames,
-    testing::Values(
-        Form{
-            "Own",
-            {"--nproc", "3", "--nnodes=1", "--node-rank=0", "--accumulate=2"},
-            3},
-        Form{
-            "Tutorial000",
-            {"--num-machines", "1", "--num-processes", "2", "--machine-id", "0",
-             "--micro-batches", "2"},
-            2},
-        Form{
-            "Underscores",
-            {"--num_machines=1", "--num_processes=4", "--machine_id=0",
-             "--micro_batches=2"},
-            4},
-        Form{
-            "Tutorial004",
-            {"-n", "1", "-g", "2", "-nr", "0", "--micro-batches", "2"},
-            2},
-        Form{"Equals", {"-n=1", "-g=3", "-nr=0", "--micro-batches=2"}, 3},
-        Form{"Attached", {"-n1", "-g2", "-nr0", "--micro-batches=2"}, 2},
-        Form{
-            "OtherTools",
-            {"--nproc-per-node=2", "--gradient-accumulation-steps=2",
-             "--gradient-clip-val=0.5", "--fast-dev-run"},
-            2},
-        Form{"Long", {"--nodes=1", "--gpus=3", "--nr=0", "--micro-batches=2"}, 3}),
-    [](const auto& form) { return std::string(form.param.name); });
-
 TEST(TrainHelp, ListsAllNames) {
   const auto help = tandem_run({"train", "--help"});
   for (const char* name :
