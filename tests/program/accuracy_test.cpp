@@ -7,12 +7,9 @@
 
 namespace tandem::accuracy_test {
 
-double accuracy_of(const std::vector<std::string>& arguments) {
+double accuracy_of(const Arguments& flags) {
   const Scratch scratch;
-  auto all = arguments;
-  all.insert(all.begin(), "train");
-  all.insert(all.end(), {"--out", scratch / "run"});
-  run_ok(all);
+  run_ok(with({"train", "--out", scratch / "run"}, flags));
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 

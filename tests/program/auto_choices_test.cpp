@@ -20,11 +20,9 @@ const Variables kNoAvx512 = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 // Two steps of a recipe on digits.
 CommandResult dry_run(
     const std::vector<std::string>& more, const Variables& variables = {}) {
-  std::vector<std::string> arguments = {"train",  "--dry-run", "--data",
-                                        "digits", "--limit",   "600"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const auto result = run_ok(arguments, variables);
-  return result;
+  return run_ok(
+      with({"train", "--dry-run", "--data", "digits", "--limit", "600"}, more),
+      variables);
 }
 
 // As the programs of the tutorials do.

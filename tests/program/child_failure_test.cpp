@@ -33,9 +33,7 @@ class ChildFailure : public testing::Test {
   }
 
   CommandResult run(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> command = {tandem_};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return run_command(command, {}, 300);
+    return run_command(with({tandem_}, arguments), {}, 300);
   }
 
   CommandResult plan() const {

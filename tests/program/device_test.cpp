@@ -66,11 +66,10 @@ TEST_F(Devices, EvalAndBenchPrintTheSameError) {
 
 TEST_F(Devices, AutoUsesTheCpuAndIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {"train",    "--data",  "digits", "--model",
-                                        "lenet3x3", "--limit", "200",    "--epochs",
-                                        "1",        "--nproc", "2"};
-    command.insert(command.end(), more.begin(), more.end());
-    return tandem_run(command);
+    return tandem_run(with(
+        {"train", "--data", "digits", "--model", "lenet3x3", "--limit", "200",
+         "--epochs", "1", "--nproc", "2"},
+        more));
   };
   const auto chosen = checked(train({"--device", "auto"}));
   EXPECT_THAT(chosen.output, HasSubstr("Accuracy"));

@@ -60,9 +60,7 @@ TEST(FirstHour, AFinishedRunIsReportedAsFinished) {
   const Arguments train = {"train",   "--model", "simplenet", "--limit",      "192",
                            "--nproc", "3",       "--out",     scratch / "run"};
   run_ok(train);
-  auto again = train;
-  again.insert(again.end(), {"--resume", "auto"});
-  const auto result = run_ok(again);
+  const auto result = run_ok(with(train, {"--resume", "auto"}));
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -74,9 +72,7 @@ TEST(FirstHour, ADryRunResumesInTheMiddleOfAnEpoch) {
   const Scratch scratch;
   const Arguments train = {"train", "--model", "simplenet",    "--limit",
                            "640",   "--out",   scratch / "run"};
-  auto first = train;
-  first.insert(first.end(), {"--checkpoint-every", "4", "--keep-checkpoints", "0"});
-  run_ok(first);
+  run_ok(with(train, {"--checkpoint-every", "4", "--keep-checkpoints", "0"}));
   const auto result = run_ok(
       {"train", "--model", "simplenet", "--limit", "640", "--resume",
        scratch / "run/checkpoints/step-00000004", "--dry-run", "--log-every", "1"});

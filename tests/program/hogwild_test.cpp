@@ -101,9 +101,7 @@ TEST_P(Hogwild, ResumesFromACheckpoint) {
       "0.01",        "--optimizer", "sgd",     "--momentum",   "0.9",
       "--limit",     "1280",        "--out",   scratch / "run"};
   run_ok(command);
-  auto more = command;
-  more.insert(more.end(), {"--resume", "auto", "--epochs", "2"});
-  run_ok(more);
+  run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   // An epoch has five steps of batch 64.
   EXPECT_EQ(json_number(scratch / "run/summary.json", "steps"), 10);
 }

@@ -146,9 +146,8 @@ TEST(Packages, LibraryHasHeadersAndExamplesOnly) {
 
 // --- an installed program ---
 
-CommandResult installed_run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), runtime().prefix() + "/bin/tandem");
-  return run_command(arguments);
+CommandResult installed_run(const Arguments& arguments) {
+  return run_command(with({runtime().prefix() + "/bin/tandem"}, arguments));
 }
 
 TEST(Packages, AnInstalledProgramFindsWorkerAndRecipes) {

@@ -10,12 +10,10 @@
 
 namespace tandem::plan_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
-CommandResult plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  return tandem_run(arguments);
+CommandResult plan(const Arguments& arguments) {
+  return tandem_run(with({"plan"}, arguments));
 }
 
 // Returns the number of a key in row `row` of the JSON output.

@@ -224,11 +224,10 @@ std::vector<std::string> before_losses(const std::string& output) {
 class Lines : public testing::TestWithParam<Places> {};
 
 TEST_P(Lines, AreInTheTutorialsPlaces) {
-  std::vector<std::string> command = {
-      "train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
-      "digits"};
-  command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
-  const auto result = run_ok(command);
+  const auto result = run_ok(with(
+      {"train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
+       "digits"},
+      GetParam().flags));
   EXPECT_THAT(before_losses(result.output), ElementsAreArray(GetParam().lines));
 }
 

@@ -233,9 +233,7 @@ TEST_F(Fetch, AStalledFetchDoesNotBlockASecondForever) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   kill(first.pid(), SIGSTOP);
-  auto impatient = command;
-  impatient.insert(impatient.end(), {"--stall-seconds", "1"});
-  const auto second = run_command(impatient, variables());
+  const auto second = run_command(with(command, {"--stall-seconds", "1"}), variables());
   EXPECT_EQ(second.status.describe(), "exited with code 1");
   EXPECT_THAT(second.errors, testing::HasSubstr("no data has arrived for 10 s"));
 }

@@ -88,9 +88,7 @@ class FetchTest : public testing::Test {
   }
   CommandResult fetch(
       const std::string& name, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"data", "fetch", name};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(with({"data", "fetch", name}, more));
   }
   std::string fetched(const std::string& name) const {
     return scratch_ / ("data/tiny/" + name);

@@ -56,10 +56,7 @@ Files small_cifar() {
 class FetchToTrain : public FetchTest {
  protected:
   CommandResult train(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {
-        "train", "--model", "simplenet", "--epochs", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(with({"train", "--model", "simplenet", "--epochs", "1"}, more));
   }
 };
 
@@ -69,9 +66,7 @@ TEST_F(FetchToTrain, FetchesMissingFilesOnceBeforeRanksStart) {
   write_mirrors(set_of("mnist", {server.url()}, files));
   const std::vector<std::string> command = {
       "--data", "mnist", "--fetch", "--nproc", "3"};
-  auto first = command;
-  first.insert(first.end(), {"--out", scratch_ / "run"});
-  const auto result = checked(train(first));
+  const auto result = checked(train(with(command, {"--out", scratch_ / "run"})));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(result.errors, HasSubstr("fetching mnist into"));
   EXPECT_THAT(result.output, AllOf(Not(HasSubstr("etch")), HasSubstr("64 samples")));

@@ -12,10 +12,8 @@ using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::Not;
 
-CommandResult launch(
-    std::vector<std::string> arguments, const Variables& variables = {}) {
-  arguments.insert(arguments.begin(), "launch");
-  return tandem_run(arguments, variables);
+CommandResult launch(const Arguments& arguments, const Variables& variables = {}) {
+  return tandem_run(with({"launch"}, arguments), variables);
 }
 
 struct Form {

@@ -32,10 +32,8 @@ class RpcBetweenProcesses : public testing::TestWithParam<const char*> {
  protected:
   static CommandResult rpc_ranks(
       const std::string& ranks, const std::vector<std::string>& words) {
-    std::vector<std::string> arguments = {
-        "launch", "--nproc", ranks, "--", program("rpc_ranks"), GetParam()};
-    arguments.insert(arguments.end(), words.begin(), words.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        {"launch", "--nproc", ranks, "--", program("rpc_ranks"), GetParam()}, words));
   }
 };
 

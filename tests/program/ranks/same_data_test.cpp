@@ -51,13 +51,12 @@ class SameData : public testing::Test {
     std::vector<std::thread> hosts;
     for (size_t rank = 0; rank < 3; ++rank) {
       hosts.emplace_back([&, rank] {
-        auto arguments = run_on(std::string(1, static_cast<char>('a' + rank)));
-        arguments.insert(arguments.end(), more.begin(), more.end());
         results[rank] = tandem_run(
-            arguments, {{"RANK", std::to_string(rank)},
-                        {"WORLD_SIZE", "3"},
-                        {"MASTER_ADDR", "127.0.0.1"},
-                        {"MASTER_PORT", port}});
+            with(run_on(std::string(1, static_cast<char>('a' + rank))), more),
+            {{"RANK", std::to_string(rank)},
+             {"WORLD_SIZE", "3"},
+             {"MASTER_ADDR", "127.0.0.1"},
+             {"MASTER_PORT", port}});
       });
     }
     for (auto& host : hosts) {
@@ -111,12 +110,11 @@ class ResumedData : public SameData, public testing::WithParamInterface<const ch
   CommandResult train_on(
       const std::string& folder, const std::string& ranks,
       const std::vector<std::string>& more) const {
-    auto arguments = run_on(folder);
-    arguments.insert(
-        arguments.end(),
-        {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        with(
+            run_on(folder),
+            {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"}),
+        more));
   }
 };
 

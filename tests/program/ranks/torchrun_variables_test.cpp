@@ -20,10 +20,7 @@ const std::vector<std::string> kEcho = {
 
 CommandResult launch(
     const Variables& variables, const std::vector<std::string>& flags = {}) {
-  std::vector<std::string> arguments = {"launch"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  arguments.insert(arguments.end(), kEcho.begin(), kEcho.end());
-  return tandem_run(arguments, variables);
+  return tandem_run(with(with({"launch"}, flags), kEcho), variables);
 }
 
 const Variables kSecondHost = {
@@ -106,10 +103,12 @@ TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
   const Scratch scratch;
   replace_file(scratch / "recipe.toml", "nproc = 3\nmodel = \"simplenet\"\n");
   const auto train = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> arguments = {
-        "train", scratch / "recipe.toml", "--limit", "256", "--out", scratch / "run"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    return tandem_run(arguments, {{"PET_NPROC_PER_NODE", "2"}});
+    return tandem_run(
+        with(
+            {"train", scratch / "recipe.toml", "--limit", "256", "--out",
+             scratch / "run"},
+            flags),
+        {{"PET_NPROC_PER_NODE", "2"}});
   };
   const auto two = checked(train({}));
   EXPECT_THAT(two.output, HasSubstr("2 ranks over shm"));

@@ -27,15 +27,11 @@ class ResumedSettings : public testing::Test {
   }
 
   CommandResult start(const Arguments& flags = {}) const {
-    Arguments arguments = {"train",   recipe_, "--out",    out_,
-                           "--limit", "160",   "--epochs", "1"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        {"train", recipe_, "--out", out_, "--limit", "160", "--epochs", "1"}, flags));
   }
   CommandResult resume(const Arguments& more = {}) const {
-    Arguments arguments = {"train", "--resume", "auto", "--out", out_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return tandem_run(arguments);
+    return tandem_run(with({"train", "--resume", "auto", "--out", out_}, more));
   }
   CommandResult resume_with_recipe(Arguments more = {}) const {
     more.insert(more.begin(), recipe_);
@@ -165,13 +161,9 @@ TEST_F(ResumedSettings, OfInitialWeightsAreNotReadAgain) {
   const auto second = scratch_ / "second";
   const auto weights = out_ + "/checkpoints/step-00000010";
   const Arguments run = {"train", recipe_, "--limit", "160", "--out", second};
-  auto first = run;
-  first.insert(first.end(), {"--epochs", "1", "--init", weights});
-  run_ok(first);
+  run_ok(with(run, {"--epochs", "1", "--init", weights}));
   remove_all(weights);
-  auto resumed = run;
-  resumed.insert(resumed.end(), {"--epochs", "2", "--resume", "auto"});
-  run_ok(resumed);
+  run_ok(with(run, {"--epochs", "2", "--resume", "auto"}));
 }
 
 struct Refused {
