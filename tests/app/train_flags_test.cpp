@@ -277,12 +277,12 @@ TEST_F(ResumedFlags, OverrideTheSettingsOfRank0) {
 }
 
 TEST_F(ResumedFlags, CannotChangeSettingsThatTheRunKeeps) {
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+  expect_error<ConfigError>(
+      [&] {
         parse_train_arguments(
             {"--resume", "auto", "--out", out_, "--seed", "8"}, nullptr, &of_rank_0_);
-      }),
-      testing::HasSubstr("seed is 8, expected 7 as in 'config.toml of rank 0'"));
+      },
+      {"seed is 8, expected 7 as in 'config.toml of rank 0'"});
 }
 
 // The directory on the host of another rank may be that of another run.

@@ -11,7 +11,6 @@
 namespace tandem::closed_output_test {
 
 using nlohmann::json;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -1,6 +1,5 @@
 // Networks that a user trains, exports to ONNX, and runs with ONNX Runtime.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/graph/fixture_files.h"
@@ -8,8 +7,6 @@
 #include "tests/program/program.h"
 
 namespace tandem::export_onnx_test {
-
-using testing::HasSubstr;
 
 class OnnxExport : public testing::Test {
  protected:
@@ -73,12 +70,10 @@ TEST_F(OnnxExport, OperatorsWithoutCounterpartLeaveTheOldFile) {
   train(scratch_ / "network.pt2");
   replace_file(file_, std::string("old"));
   const auto exported = export_run();
-  EXPECT_EQ(exported.status.code, 2);
-  EXPECT_THAT(
-      exported.errors,
-      HasSubstr("[export] ONNX has no counterpart of aten::sinh in relu (network.py:"));
-  EXPECT_THAT(exported.errors, HasSubstr(" and 1 more"));
-  EXPECT_EQ(std::count(exported.errors.begin(), exported.errors.end(), '\n'), 1);
+  expect_error_line(
+      exported, 2,
+      {"[export] ONNX has no counterpart of aten::sinh in relu (network.py:",
+       " and 1 more"});
   EXPECT_EQ(read_file(file_), "old");
 }
 

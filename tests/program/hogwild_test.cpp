@@ -11,7 +11,6 @@
 namespace tandem::hogwild_test {
 
 using testing::ContainsRegex;
-using testing::HasSubstr;
 
 struct Step {
   // In microseconds.
@@ -111,8 +110,9 @@ TEST(HogwildRecipe, PrintsTheTutorialsLines) {
       {"train", source_dir() + "/recipes/hogwild.toml", "--data", "digits", "--limit",
        "640", "--epochs", "2"});
   // The size of the whole data set: the tutorial prints len(dataloader.dataset).
-  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 0\n"));
-  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 1\n"));
+  expect_parts(
+      result.output,
+      {"640 data samples ---> Worker: 0\n", "640 data samples ---> Worker: 1\n"});
   for (const char* start : {"rank: 0 -- epoch: 2", "rank: 1 -- epoch: 2"}) {
     EXPECT_THAT(
         result.output, ContainsRegex(

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "program.h"
@@ -121,10 +120,7 @@ TEST_F(InteropProgram, UnusableWeightsEndTheRunWithOneLine) {
       const auto result = tandem_run(
           {"train", "--data", data_, "--model", model, "--init", scratch_ / file,
            "--nproc", ranks});
-      EXPECT_EQ(result.status.code, code) << result.errors;
-      EXPECT_THAT(result.errors, HasSubstr(says));
-      EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-          << result.errors;
+      expect_error_line(result, code, {says});
     }
   }
 }

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "program.h"
 #include "tests/graph/fixture_files.h"
 #include "tests/parity/python.h"
@@ -109,10 +107,7 @@ TEST_F(ScriptFile, ATornFileEndsTheRunWithOneLine) {
   const auto bytes = read_file(network_);
   replace_file(network_, bytes.substr(0, bytes.size() / 2));
   const auto result = tandem_run(train_with({}));
-  EXPECT_EQ(result.status.code, 1) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(network_));
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-      << result.errors;
+  expect_error_line(result, 1, {network_});
 }
 
 }  // namespace tandem::network_file_test

@@ -13,7 +13,6 @@ namespace tandem::packages_test {
 
 namespace fs = std::filesystem;
 
-using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -191,14 +190,11 @@ TEST(Packages, CompareAcceptsNamesOfRecipes) {
 
 TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
   const auto result = installed_run({"train", "quikstart"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(
-          HasSubstr("'quikstart'"), HasSubstr("did you mean 'quickstart'?"),
-          HasSubstr("choose one of amp-fp16, amp-nccl, "),
-          HasSubstr(
-              "sync-batch-norm (in " + runtime().prefix() + "/share/tandem/recipes)")));
+  expect_exit(
+      result, 2,
+      {"'quikstart'", "did you mean 'quickstart'?",
+       "choose one of amp-fp16, amp-nccl, ",
+       "sync-batch-norm (in " + runtime().prefix() + "/share/tandem/recipes)"});
 }
 
 TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
@@ -212,11 +208,10 @@ TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
 }
 
 TEST(Packages, RecipesListsInstalledRecipes) {
-  EXPECT_THAT(
+  expect_parts(
       installed_run({"recipes"}).output,
-      AllOf(
-          HasSubstr("\nddp                   003  DistributedDataParallel"),
-          HasSubstr("\nquickstart            -    A first run")));
+      {"\nddp                   003  DistributedDataParallel",
+       "\nquickstart            -    A first run"});
 }
 
 TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
@@ -273,10 +268,7 @@ TEST_F(Pages, HaveNoErrorsAndAllSections) {
   }
   const auto page = read("tandem");
   EXPECT_EQ(page.errors, "");
-  EXPECT_THAT(
-      page.output, AllOf(
-                       HasSubstr("ENVIRONMENT\n"), HasSubstr("EXAMPLES\n"),
-                       HasSubstr("tandem-train(1)")));
+  expect_parts(page.output, {"ENVIRONMENT\n", "EXAMPLES\n", "tandem-train(1)"});
 }
 
 TEST_F(Pages, NameEveryFlagOfTheHelp) {
@@ -301,11 +293,9 @@ TEST_F(Pages, NameEveryFlagOfTheHelp) {
 }
 
 TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
-  EXPECT_THAT(
+  expect_parts(
       read("tandem-train").output,
-      AllOf(
-          HasSubstr("convnet_bn"), HasSubstr("one set of parameters without locks"),
-          HasSubstr("Default: 64")));
+      {"convnet_bn", "one set of parameters without locks", "Default: 64"});
 }
 
 TEST_F(Pages, AreAlsoPagesOfTheSite) {
@@ -318,15 +308,13 @@ TEST_F(Pages, AreAlsoPagesOfTheSite) {
   for (const auto& command : commands()) {
     EXPECT_THAT(reference, HasSubstr("## tandem " + command + "\n"));
   }
-  EXPECT_THAT(
-      reference, AllOf(
-                     HasSubstr("\n`--epochs` *N*\n: "),
-                     HasSubstr("  * `convnet_bn`: 2 convolutions 5x5, batch norm")));
-  EXPECT_THAT(
+  expect_parts(
+      reference,
+      {"\n`--epochs` *N*\n: ", "  * `convnet_bn`: 2 convolutions 5x5, batch norm"});
+  expect_parts(
       read_file(scratch / "recipes.md"),
-      AllOf(
-          HasSubstr("| [hogwild](#hogwild) | [001](../tutorials/001.md) | Hogwild"),
-          HasSubstr("strategy = \"hogwild\"\n")));
+      {"| [hogwild](#hogwild) | [001](../tutorials/001.md) | Hogwild",
+       "strategy = \"hogwild\"\n"});
 }
 
 // --- completion ---

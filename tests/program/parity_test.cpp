@@ -12,7 +12,6 @@
 
 namespace tandem::parity_test {
 
-using testing::HasSubstr;
 
 // 403 samples do not divide evenly among 2 ranks, and the 202 of a rank do not divide
 // by its batch, so the last batch of each epoch is smaller. An epoch has 51 steps, and

@@ -51,11 +51,9 @@ TEST(Plan, SixteenBitsHalveTheBytes) {
 TEST(Plan, PrintsARowPerNumberOfNodes) {
   const auto result = checked(
       plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"}));
-  EXPECT_THAT(
+  expect_parts(
       result.output,
-      AllOf(
-          HasSubstr("Step (from flags): 27 ms"), HasSubstr("efficiency %"),
-          HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
+      {"Step (from flags): 27 ms", "efficiency %", "\n1 ", "\n512 ", "\n1000 "});
 }
 
 TEST(Plan, MeasuresAStep) {
@@ -109,17 +107,13 @@ TEST(Plan, ReadsARun) {
   };
   const auto three = train("3");
   const auto result = checked(plan({"--from", three, "--nodes", "2", "--json"}));
-  EXPECT_THAT(
-      result.output, AllOf(
-                         HasSubstr("from " + three + ": simplenet"),
-                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":6")));
+  expect_parts(
+      result.output, {"from " + three + ": simplenet", "\"batch\":64", "\"ranks\":6"});
   const auto crowded = plan({"--from", three, "--ranks-per-node", "2"});
-  EXPECT_EQ(crowded.status.code, 2);
-  EXPECT_THAT(crowded.errors, HasSubstr("leave --ranks-per-node out"));
+  expect_exit(crowded, 2, {"leave --ranks-per-node out"});
   const auto one = train("1");
   const auto silent = plan({"--from", one});
-  EXPECT_EQ(silent.status.code, 2);
-  EXPECT_THAT(silent.errors, HasSubstr("add --gradient-bytes"));
+  expect_exit(silent, 2, {"add --gradient-bytes"});
   checked(plan({"--from", one, "--gradient-bytes", "31400"}));
 }
 
@@ -132,12 +126,8 @@ TEST(Plan, RefusesInOneLine) {
   const std::vector<std::string> good = {"--step-ms", "27", "--gradient-bytes", "5e6"};
   const auto refused = [&](const std::vector<std::string>& more, const char* reason,
                            bool alone = false, int code = 2) {
-    auto arguments = alone ? std::vector<std::string>() : good;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto result = plan(arguments);
-    EXPECT_EQ(result.status.code, code) << result.errors << reason;
-    EXPECT_THAT(result.errors, HasSubstr(reason));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    const auto result = plan(with(alone ? std::vector<std::string>() : good, more));
+    expect_error_line(result, code, {reason});
     EXPECT_EQ(result.output, "");
   };
   refused({}, "give one of --measure, --from RUN_DIRECTORY and --step-ms", true);

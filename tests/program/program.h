@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tandem/base/process.h"
-#include "tests/checked.h"
 #include "tests/lines.h"
 #include "tests/places.h"
+#include "tests/results.h"
 #include "tests/scratch.h"
 
 namespace tandem {

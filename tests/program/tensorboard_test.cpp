@@ -64,10 +64,9 @@ TEST_F(Tensorboard, HasTheNumbersOfMetrics) {
           "train/seconds"}) {
       EXPECT_THAT(found, HasSubstr(tag + lines));
     }
-    EXPECT_THAT(found, HasSubstr("test/loss 1\n"));
-    EXPECT_THAT(found, HasSubstr("test/accuracy 1\n"));
-    EXPECT_THAT(found, HasSubstr("validation/loss 2\n"));
-    EXPECT_THAT(found, HasSubstr("validation/accuracy 2\n"));
+    expect_parts(
+        found, {"test/loss 1\n", "test/accuracy 1\n", "validation/loss 2\n",
+                "validation/accuracy 2\n"});
   }
 }
 

@@ -96,8 +96,7 @@ TEST(Train, ANewRunRefusesCheckpointsOfAnotherRun) {
   run_ok(command);
   const auto summary = read_file(out + "/summary.json");
   const auto again = tandem_run(command);
-  EXPECT_EQ(again.status.code, 2);
-  EXPECT_THAT(again.errors, HasSubstr("--resume auto"));
+  expect_exit(again, 2, {"--resume auto"});
   EXPECT_EQ(read_file(out + "/summary.json"), summary);
   run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
@@ -117,8 +116,8 @@ TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
 
 TEST(Train, PrintsPlainLinesWithoutATerminal) {
   const auto result = run_ok({"train", "--limit", "640", "--model", "simplenet"});
-  EXPECT_THAT(result.output, HasSubstr("epoch 1/1  step 10/10  loss "));
-  EXPECT_THAT(result.output, HasSubstr("Test set: Average loss: "));
+  expect_parts(
+      result.output, {"epoch 1/1  step 10/10  loss ", "Test set: Average loss: "});
   EXPECT_THAT(result.output, Not(HasSubstr("\033")));
 }
 
@@ -209,8 +208,7 @@ TEST(Train, RanksMeetByVariablesSetManually) {
   other.join();
   EXPECT_TRUE(first.status.ok()) << first.errors;
   EXPECT_TRUE(second.status.ok()) << second.errors;
-  EXPECT_THAT(first.output, HasSubstr("2 ranks over shm"));
-  EXPECT_THAT(first.output, HasSubstr("Test set: "));
+  expect_parts(first.output, {"2 ranks over shm", "Test set: "});
   EXPECT_EQ(second.output, "");
 }
 
@@ -240,10 +238,7 @@ void expect_all_say(const std::string& what, const std::vector<ByHand>& ranks) {
     thread.join();
   }
   for (const auto& result : results) {
-    EXPECT_EQ(result.status.code, 2) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr(what));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-        << result.errors;
+    expect_error_line(result, 2, {what});
   }
 }
 
@@ -332,8 +327,9 @@ void expect_stopped_reader_is_named(
   char buffer[4096];
   const auto size = read(run.error_fd(), buffer, sizeof(buffer));
   const std::string errors(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  EXPECT_THAT(errors, HasSubstr("process " + std::to_string(reader)));
-  EXPECT_THAT(errors, HasSubstr("within 2 s: it is stopped (SIGSTOP)"));
+  expect_parts(
+      errors,
+      {"process " + std::to_string(reader), "within 2 s: it is stopped (SIGSTOP)"});
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
   // If its parent does not reap it, the kernel ends it after its parent ended.
   EXPECT_TRUE(eventually([&] { return !is_running(reader); }));
@@ -365,10 +361,8 @@ TEST(Train, AKilledRankIsNamedWithItsSignal) {
   const auto took = std::chrono::steady_clock::now() - killed;
   // This tests no speed, only that no process hangs.
   EXPECT_LT(took, std::chrono::seconds(10));
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("was killed by SIGKILL"));
-  EXPECT_THAT(result.errors, HasSubstr("rank "));
-  EXPECT_THAT(result.errors, HasSubstr(std::to_string(workers.back())));
+  expect_exit(
+      result, 1, {"was killed by SIGKILL", "rank ", std::to_string(workers.back())});
   EXPECT_TRUE(workers_of(out).empty());
 }
 

@@ -146,7 +146,7 @@ TEST(TutorialLines, RanksPrintMasterAddressAndPortBeforeTheyMeet) {
   for (const std::string rank : {"0", "1", "2"}) {
     const std::string start = "Starting init process group. Current rank:  " + rank;
     const std::string end = "Finished init process group. Current rank:  " + rank;
-    EXPECT_THAT(result.output, AllOf(HasSubstr(start), HasSubstr(end)));
+    expect_parts(result.output, {start, end});
     EXPECT_LT(result.output.find(start), result.output.find(end));
   }
 }

@@ -305,10 +305,7 @@ TEST_F(Fetch, RefusesAReadOnlyFolderBeforeTheDownload) {
        "exec \"$@\"",
        "sh", program(), "data", "fetch", "tiny", "--to", folder},
       variables());
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr("cannot write into '" + folder), HasSubstr("--to")));
+  expect_exit(result, 1, {"cannot write into '" + folder, "--to"});
   EXPECT_THAT(server.requests(), IsEmpty());
 }
 
@@ -320,7 +317,7 @@ TEST_F(Fetch, ShowsABarOnATerminalOnly) {
   const auto result = checked(run_command(
       {"script", "-qec", "'" + program() + "' data fetch tiny", "/dev/null"},
       on_terminal));
-  EXPECT_THAT(result.output, AllOf(HasSubstr(" % "), HasSubstr(" MB/s")));
+  expect_parts(result.output, {" % ", " MB/s"});
   remove_all(scratch_ / "data/tiny");
   const auto plain = fetch("tiny");
   EXPECT_THAT(plain.output + plain.errors, Not(HasSubstr(" MB/s")));
@@ -329,9 +326,7 @@ TEST_F(Fetch, ShowsABarOnATerminalOnly) {
 TEST_F(Fetch, ShowsItsHelp) {
   const auto help = checked(run({"data"}));
   EXPECT_THAT(help.output, HasSubstr("tandem data fetch NAME"));
-  EXPECT_THAT(
-      fetch("--help").output,
-      AllOf(HasSubstr("mnist"), HasSubstr("cifar-10"), HasSubstr("--to")));
+  expect_parts(fetch("--help").output, {"mnist", "cifar-10", "--to"});
 }
 
 // This mirror packed MNIST itself, so the bytes have another SHA-256.
@@ -352,11 +347,9 @@ TEST_F(Fetch, DownloadsMnist) {
   expect_files(scratch_ / "data/mnist", files);
   EXPECT_THAT(fetch("mnist").output, EndsWith("to use it: --data mnist\n"));
   const auto check = checked(run({"data", "info", "mnist"}));
-  EXPECT_THAT(
-      check.output,
-      AllOf(
-          HasSubstr("train: 60000 samples of 1x28x28, uint8; 10 classes\n"),
-          HasSubstr("--mean 0.1307 --std 0.3081 "), HasSubstr("  class 0: 5923\n")));
+  expect_parts(
+      check.output, {"train: 60000 samples of 1x28x28, uint8; 10 classes\n",
+                     "--mean 0.1307 --std 0.3081 ", "  class 0: 5923\n"});
 }
 
 }  // namespace tandem::fetch_test

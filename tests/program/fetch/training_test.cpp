@@ -105,20 +105,15 @@ TEST_F(FetchToTrain, ARankWaitsForTheFetchOfAnotherUntilTheTimeout) {
       {program(), "train", "--data", "mnist", "--fetch", "--timeout-seconds", "1"},
       rank, 60);
   EXPECT_EQ(result.status.describe(), "exited with code 1");
-  EXPECT_THAT(
-      result.errors, AllOf(
-                         HasSubstr("cannot lock '"), HasSubstr("fetch.lock'"),
-                         HasSubstr("for 1 s"), HasSubstr("--timeout-seconds")));
+  expect_parts(
+      result.errors, {"cannot lock '", "fetch.lock'", "for 1 s", "--timeout-seconds"});
 }
 
 TEST_F(FetchToTrain, AFailedFetchEndsTheRun) {
   const HttpServer none(server_of({}));
   write_mirrors(set_of("mnist", {none.url()}, small_mnist()));
   const auto result = train({"--data", "mnist", "--fetch", "--out", scratch_ / "run"});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr("mnist is not fetched"), HasSubstr("answered 404")));
+  expect_exit(result, 1, {"mnist is not fetched", "answered 404"});
   EXPECT_FALSE(file_exists(scratch_ / "run"));
 }
 
@@ -140,10 +135,9 @@ TEST_F(FetchToTrain, FetchesTheMissingHalfOfADataSet) {
   write_mirrors(set_of("mnist", {server.url()}, files));
   checked(fetch("mnist"));
   remove_all(scratch_ / "data/mnist/t10k-labels-idx1-ubyte");
-  EXPECT_THAT(
-      train({"--data", "mnist"}).errors, AllOf(
-                                             HasSubstr("lacks t10k-labels-idx1-ubyte"),
-                                             HasSubstr("run tandem data fetch mnist")));
+  expect_parts(
+      train({"--data", "mnist"}).errors,
+      {"lacks t10k-labels-idx1-ubyte", "run tandem data fetch mnist"});
   checked(train({"--data", "mnist", "--fetch"}));
   EXPECT_EQ(server.requests().size(), 5u);
 }
@@ -196,11 +190,9 @@ TEST_F(FetchArchive, CifarIsFetchedAndUnpackedForTraining) {
   expect_files(scratch_ / "data/cifar-10", files);
   EXPECT_THAT(fetch("cifar-10").output, HasSubstr("already"));
   EXPECT_EQ(server.requests().size(), 1u);
-  EXPECT_THAT(
+  expect_parts(
       run({"data", "info", "cifar-10"}).output,
-      AllOf(
-          HasSubstr("train: 100 samples of 3x32x32"),
-          HasSubstr("test: 20 samples of 3x32x32")));
+      {"train: 100 samples of 3x32x32", "test: 20 samples of 3x32x32"});
 
   // A changed file is extracted from the archive again, and no other file.
   replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");

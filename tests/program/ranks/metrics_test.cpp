@@ -168,10 +168,9 @@ TEST_F(Metrics, NeedAFreePort) {
     const auto result = tandem_run(command);
     EXPECT_EQ(result.status.code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(
-        result.errors, AllOf(
-                           HasSubstr("[launch] cannot serve metrics at " + address_),
-                           HasSubstr("Address already in use; change --metrics-port")));
+    expect_parts(
+        result.errors, {"[launch] cannot serve metrics at " + address_,
+                        "Address already in use; change --metrics-port"});
     EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
     EXPECT_FALSE(file_exists(out_));
   }
@@ -219,9 +218,7 @@ TEST_F(Metrics, CoverAllHosts) {
       hosts.run(0, {"top", out_, "--once"}).output,
       AllOf(HasSubstr("4 ranks, epoch "), ContainsRegex("\n3 +" + host_name())));
   const auto elsewhere = hosts.run(1, {"top", out_, "--once"});
-  EXPECT_EQ(elsewhere.status.code, 1);
-  EXPECT_THAT(
-      elsewhere.errors, HasSubstr("run tandem top on the host of that process"));
+  expect_exit(elsewhere, 1, {"run tandem top on the host of that process"});
   stop();
   second.get();
 }
@@ -273,19 +270,15 @@ TEST_F(Top, FollowsARunToItsEnd) {
                          ContainsRegex("^3 ranks.*\n(.*\n)+\n3 ranks"),
                          HasSubstr("\nthe run has ended\n")));
   const auto later = top({out_});
-  EXPECT_EQ(later.status.code, 1);
-  EXPECT_THAT(
-      later.errors,
-      HasSubstr("[top] no process trains in '" + out_ + "'; the run has ended"));
+  expect_exit(
+      later, 1, {"[top] no process trains in '" + out_ + "'; the run has ended"});
 }
 
 TEST_F(Top, ExplainsWhyThereIsNoTable) {
   const auto missing = top({out_});
-  EXPECT_EQ(missing.status.code, 2);
-  EXPECT_THAT(missing.errors, HasSubstr("does not exist, expected the --out of a run"));
+  expect_exit(missing, 2, {"does not exist, expected the --out of a run"});
   const auto silent = top({address_});
-  EXPECT_EQ(silent.status.code, 1);
-  EXPECT_THAT(silent.errors, HasSubstr("no launcher of tandem answers at " + address_));
+  expect_exit(silent, 1, {"no launcher of tandem answers at " + address_});
   EXPECT_EQ(top({}).status.code, 2);
   begin(training({}));
   const auto alone = top({out_});

@@ -19,13 +19,11 @@
 namespace tandem::rpc_test {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Each;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Le;
-using testing::Not;
 
 // With the backend by which ranks meet.
 class RpcBetweenProcesses : public testing::TestWithParam<const char*> {
@@ -49,8 +47,7 @@ TEST_P(RpcBetweenProcesses, ProcessesCallEachOtherBothWaysAndEndQuietly) {
 
 TEST_P(RpcBetweenProcesses, AKilledPeerIsNamed) {
   const auto server = rpc_ranks("3", {"gone", "0"});
-  EXPECT_THAT(server.output, HasSubstr("rank 1 lost rank 0: "));
-  EXPECT_THAT(server.output, HasSubstr("rank 2 lost rank 0: "));
+  expect_parts(server.output, {"rank 1 lost rank 0: ", "rank 2 lost rank 0: "});
   // A rank that only waits for requests notices it too.
   const auto worker = rpc_ranks("2", {"gone", "1"});
   EXPECT_THAT(worker.output, HasSubstr("rank 0 lost rank 1: "));
@@ -58,8 +55,9 @@ TEST_P(RpcBetweenProcesses, AKilledPeerIsNamed) {
 
 TEST_P(RpcBetweenProcesses, WaitsEndAtTheTimeout) {
   const auto result = rpc_ranks("2", {"late"});
-  EXPECT_THAT(result.output, HasSubstr("rank 0: [comm] a request of another rank"));
-  EXPECT_THAT(result.output, HasSubstr("rank 1: [comm] the answer of rank 0"));
+  expect_parts(
+      result.output, {"rank 0: [comm] a request of another rank",
+                      "rank 1: [comm] the answer of rank 0"});
 }
 
 TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNoMore) {
@@ -116,8 +114,9 @@ TEST(ParameterServerProgram, AsynchronousTrainsAndReportsStaleness) {
   const auto result = run_ok(server_run(
       out, {"--server-updates", "asynchronous", "--max-staleness", "2",
             "--checkpoint-every", "7"}));
-  EXPECT_THAT(result.errors, HasSubstr("staleness of the server's updates: at most "));
-  EXPECT_THAT(result.errors, HasSubstr("of 2 steps allowed"));
+  expect_parts(
+      result.errors,
+      {"staleness of the server's updates: at most ", "of 2 steps allowed"});
   EXPECT_GT(json_number(out + "/summary.json", "test_accuracy"), 40);
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
   run_ok(
@@ -199,12 +198,9 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
   }
   run.join();
   EXPECT_GT(killed, 0);
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(
-          HasSubstr("rank " + std::string(rank)), HasSubstr("killed by SIGKILL"),
-          HasSubstr(std::to_string(killed))));
+  expect_exit(
+      result, 1,
+      {"rank " + std::string(rank), "killed by SIGKILL", std::to_string(killed)});
   // One line, not an error of each rank.
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
       << result.errors;
@@ -220,8 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ParameterServerProgram, InvalidSettingsAreOneLine) {
   const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
-  EXPECT_EQ(alone.status.code, 2);
-  EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 or more"));
+  expect_exit(alone, 2, {"use --nproc 2 or more"});
 }
 
 }  // namespace tandem::rpc_test

@@ -12,7 +12,6 @@ namespace tandem::spawn_test {
 
 using testing::ElementsAre;
 using testing::EndsWith;
-using testing::HasSubstr;
 using testing::MatchesRegex;
 
 CommandResult helper(const std::string& word, const Variables& variables = {}) {
@@ -57,9 +56,8 @@ TEST(Spawn, NamesTheExitCodeOfARank) {
 
 TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
   const auto run = helper("numbers");
-  EXPECT_EQ(run.status.code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("the number of ranks is 3 in rank"));
-  EXPECT_THAT(run.errors, HasSubstr("expected 2 as in the parent"));
+  expect_exit(
+      run, 2, {"the number of ranks is 3 in rank", "expected 2 as in the parent"});
 }
 
 TEST(Spawn, DoesNotChangeOtherChildrenAndSignals) {
@@ -91,15 +89,12 @@ TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {
 
 TEST(Spawn, AProgramStartedByARankIsNotARank) {
   const auto run = checked(helper("outer"));
-  EXPECT_THAT(run.output, HasSubstr("inner said: "));
-  EXPECT_THAT(run.output, HasSubstr("0 of 2"));
-  EXPECT_THAT(run.output, HasSubstr("1 of 2"));
+  expect_parts(run.output, {"inner said: ", "0 of 2", "1 of 2"});
 }
 
 TEST(Spawn, RefusesARankAsCaller) {
   const auto run = helper("inner", {{"RANK", "1"}, {"WORLD_SIZE", "2"}});
-  EXPECT_EQ(run.status.code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("rank 1 of 2 already; call join_run()"));
+  expect_exit(run, 2, {"rank 1 of 2 already; call join_run()"});
 }
 
 }  // namespace tandem::spawn_test

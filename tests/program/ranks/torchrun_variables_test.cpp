@@ -11,7 +11,6 @@
 
 namespace tandem::torchrun_variables_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -95,8 +94,7 @@ TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
   const auto other = run_command(host("1", "b"), {}, 60);
   first.signal(SIGTERM);
   first.wait();
-  EXPECT_EQ(other.status.code, 2);
-  EXPECT_THAT(other.errors, AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
+  expect_exit(other, 2, {"run 'b'", "run 'a'"});
 }
 
 TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {

@@ -1,6 +1,5 @@
 // Runs of a network file, resumed and evaluated after the file has moved.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -9,9 +8,6 @@
 #include "tests/program/program.h"
 
 namespace tandem::network_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 class NetworkRun : public testing::Test {
  protected:
@@ -44,8 +40,7 @@ TEST_F(NetworkRun, ReadsItsCopy) {
 TEST_F(NetworkRun, NeedsTheFileIfItsCopyIsMissing) {
   remove_all(copy_);
   for (const auto& result : {resume(), eval()}) {
-    EXPECT_EQ(result.status.code, 1);
-    EXPECT_THAT(result.errors, AllOf(HasSubstr(net_), HasSubstr("--model FILE")));
+    expect_exit(result, 1, {net_, "--model FILE"});
   }
   checked(eval({"--model", moved_}));
   checked(resume({"--model", moved_}));
@@ -56,12 +51,9 @@ TEST_F(NetworkRun, RefusesAnotherFile) {
   const auto other = scratch_ / "other.pt2";
   replace_file(other, fixture("net-2.8.0.pt2"));
   const auto resumed = resume({"--model", other});
-  EXPECT_EQ(resumed.status.code, 2);
-  EXPECT_THAT(
-      resumed.errors, AllOf(HasSubstr("differs from that of"), HasSubstr("--model")));
+  expect_exit(resumed, 2, {"differs from that of", "--model"});
   const auto evaluated = eval({"--model", other});
-  EXPECT_EQ(evaluated.status.code, 2);
-  EXPECT_THAT(evaluated.errors, HasSubstr("another file than the network of"));
+  expect_exit(evaluated, 2, {"another file than the network of"});
 }
 
 }  // namespace tandem::network_test

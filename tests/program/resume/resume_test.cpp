@@ -96,8 +96,7 @@ TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
        checkpoint(out, 8), "--out", scratch / "other"});
   const auto mixed =
       tandem_run(run + Arguments{"--resume", checkpoint(scratch / "other", 10)});
-  EXPECT_EQ(mixed.status.code, 2);
-  EXPECT_THAT(mixed.errors, HasSubstr("earlier run"));
+  expect_exit(mixed, 2, {"earlier run"});
 }
 
 TEST(Resume, SavesAfterMinutes) {
@@ -121,9 +120,9 @@ TEST(Resume, UsesTheCheckpointBeforeATruncatedOne) {
   const auto bytes = read_file(file);
   replace_file(file, bytes.substr(0, bytes.size() / 2));
   const auto resumed = run_ok(arguments + kResume);
-  EXPECT_THAT(resumed.errors, HasSubstr(file));
-  EXPECT_THAT(resumed.errors, HasSubstr("using the previous checkpoint"));
-  EXPECT_THAT(resumed.errors, HasSubstr("step-00000030 at step 30"));
+  expect_parts(
+      resumed.errors,
+      {file, "using the previous checkpoint", "step-00000030 at step 30"});
   EXPECT_EQ(hash_of(out), whole);
 }
 

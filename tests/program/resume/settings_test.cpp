@@ -53,13 +53,11 @@ TEST_F(ResumedSettings, OverrideTheRecipe) {
   checked(start({"--lr", "0.25", "--nproc", "3"}));
   const auto before = config();
   const auto resumed = checked(resume_with_recipe({"--epochs", "2"}));
-  EXPECT_THAT(resumed.output, AllOf(HasSubstr("160 samples"), HasSubstr("3 ranks")));
-  EXPECT_THAT(
+  expect_parts(resumed.output, {"160 samples", "3 ranks"});
+  expect_parts(
       resumed.errors,
-      AllOf(
-          HasSubstr("resuming with epochs 2 instead of 1\n"),
-          HasSubstr(
-              "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n")));
+      {"resuming with epochs 2 instead of 1\n",
+       "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n"});
   // An epoch has four steps.
   EXPECT_EQ(steps(), 8);
   std::string wanted = before;
@@ -127,8 +125,7 @@ TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
   rename("\"lenet3x3\"", "\"mymodel\"");
   replace_file(out_ + "/config.toml", earlier);
   const auto resumed = checked(resume({"--epochs", "2"}));
-  EXPECT_THAT(
-      resumed.output, AllOf(HasSubstr("lenet3x3"), HasSubstr("3 ranks over thread")));
+  expect_parts(resumed.output, {"lenet3x3", "3 ranks over thread"});
 }
 
 TEST_F(ResumedSettings, KeepChangesOfAnEarlierResume) {
@@ -137,7 +134,7 @@ TEST_F(ResumedSettings, KeepChangesOfAnEarlierResume) {
   EXPECT_EQ(steps(), 20);
   checked(resume_with_recipe({"--epochs", "3"}));
   EXPECT_EQ(steps(), 30);
-  EXPECT_THAT(config(), AllOf(HasSubstr("lr = 0.1\n"), HasSubstr("limit = 160\n")));
+  expect_parts(config(), {"lr = 0.1\n", "limit = 160\n"});
 }
 
 TEST_F(ResumedSettings, AreThoseOfTheCheckpointsRun) {
@@ -190,7 +187,7 @@ TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
   for (const auto& text : GetParam().says) {
     EXPECT_THAT(refused.errors, HasSubstr(text));
   }
-  EXPECT_THAT(refused.errors, AllOf(HasSubstr(out_), HasSubstr("--init")));
+  expect_parts(refused.errors, {out_, "--init"});
   EXPECT_EQ(config(), before);
   EXPECT_EQ(steps(), 4);
 }
