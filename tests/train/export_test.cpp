@@ -104,12 +104,11 @@ TEST(ExportedPt2, PyTorchComputesTheBitsOfTheOriginalAndEvaluatesAsTandem) {
       arguments.push_back(name);
     }
   }
-  const auto checked = run_python(arguments, newest_python());
-  EXPECT_TRUE(checked.status.ok()) << checked.errors;
+  const auto result = checked(run_python(arguments, newest_python()));
   EXPECT_EQ(
-      std::count(checked.output.begin(), checked.output.end(), '\n'),
+      std::count(result.output.begin(), result.output.end(), '\n'),
       static_cast<int64_t>(arguments.size()) - 2)
-      << checked.output;
+      << result.output;
 }
 
 TEST(ExportedPt2, TandemContinuesToTrainTheFile) {
