@@ -59,14 +59,14 @@ TEST_F(Torchrun, GivesTheBitsOfTandemsLauncher) {
 }
 
 // Returns the paths of the files below a directory, sorted, without the random part of
-// the name of the run.
+// the name of the run. The random part may contain '_'; the id of the run does not.
 std::vector<std::string> files_below(const std::string& directory) {
   std::vector<std::string> paths;
   for (const auto& run : list_directory(directory)) {
     const auto root = std::filesystem::path(directory) / run;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
       const auto path = std::filesystem::relative(entry.path(), root).string();
-      paths.push_back(run.substr(0, run.rfind('_')) + "/" + path);
+      paths.push_back(run.substr(0, run.find('_')) + "/" + path);
     }
   }
   std::sort(paths.begin(), paths.end());
