@@ -1,8 +1,7 @@
-// Arguments of `tandem train` that are refused before anything starts.
+// Arguments of `tandem train`: names of flags, and errors before anything starts.
 
 #include "app/train_flags.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -207,6 +206,35 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
   });
 }
 
+TEST(TrainFlags, AcceptTheNamesOfTutorialsAndOtherTools) {
+  const std::vector<Arguments> forms = {
+      {"--nproc", "3", "--nnodes=2", "--node-rank=1", "--accumulate=4"},
+      {"--num-machines", "2", "--num-processes", "3", "--machine-id", "1",
+       "--micro-batches", "4"},
+      {"--num_machines=2", "--num_processes=3", "--machine_id=1", "--micro_batches=4"},
+      {"-n", "2", "-g", "3", "-nr", "1", "--micro-batches", "4"},
+      {"-n=2", "-g=3", "-nr=1", "--micro-batches=4"},
+      {"-n2", "-g3", "-nr1", "--micro-batches=4"},
+      {"--nodes=2", "--gpus=3", "--nr=1", "--micro-batches=4"},
+      {"--nnodes=2", "--nproc-per-node=3", "--node-rank=1",
+       "--gradient-accumulation-steps=4"},
+  };
+  for (const auto& form : forms) {
+    SCOPED_TRACE(join(form, " "));
+    auto arguments = form;
+    arguments.insert(arguments.end(), {"--master-port", "29500"});
+    const auto config = parse_train_arguments(arguments);
+    EXPECT_EQ(config.ranks.nnodes, 2);
+    EXPECT_EQ(config.ranks.nproc, 3);
+    EXPECT_EQ(config.ranks.node_rank, 1);
+    EXPECT_EQ(config.training.accumulate, 4);
+  }
+  const auto config =
+      parse_train_arguments({"--gradient-clip-val=0.5", "--fast-dev-run"});
+  EXPECT_EQ(config.strategy.clip_norm, 0.5);
+  EXPECT_TRUE(config.output.dry_run);
+}
+
 // A run whose settings are in a directory and in the text of a config.toml.
 class ResumedFlags : public testing::Test {
  protected:
@@ -249,12 +277,12 @@ TEST_F(ResumedFlags, OverrideTheSettingsOfRank0) {
 }
 
 TEST_F(ResumedFlags, CannotChangeSettingsThatTheRunKeeps) {
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+  expect_error<ConfigError>(
+      [&] {
         parse_train_arguments(
             {"--resume", "auto", "--out", out_, "--seed", "8"}, nullptr, &of_rank_0_);
-      }),
-      testing::HasSubstr("seed is 8, expected 7 as in 'config.toml of rank 0'"));
+      },
+      {"seed is 8, expected 7 as in 'config.toml of rank 0'"});
 }
 
 // The directory on the host of another rank may be that of another run.

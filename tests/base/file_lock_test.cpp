@@ -89,10 +89,10 @@ TEST(FileLock, TimesOutAndNamesTheHolder) {
   const Scratch directory;
   const std::string path = directory / "lock";
   const FileLock holder(path, kLong);
-  const auto message = error_of<DataError>(
-      [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); });
-  EXPECT_THAT(message, HasSubstr("process " + std::to_string(getpid()) + " on host "));
-  EXPECT_THAT(message, AllOf(HasSubstr("for 0.05 s"), HasSubstr("--timeout-seconds")));
+  expect_error<DataError>(
+      [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); },
+      {"process " + std::to_string(getpid()) + " on host ", "for 0.05 s",
+       "--timeout-seconds"});
 }
 
 }  // namespace tandem::file_lock_test

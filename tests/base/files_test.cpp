@@ -14,7 +14,6 @@ namespace tandem::files_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -44,9 +43,8 @@ TEST(ReadFile, ReadsAtMostTheLimit) {
   const Scratch directory;
   replace_file(directory / "five", "12345");
   EXPECT_EQ(read_file(directory / "five", 5), "12345");
-  EXPECT_THAT(
-      error_of<DataError>([&] { read_file(directory / "five", 4); }),
-      AllOf(HasSubstr("five'"), HasSubstr("more than 4 bytes")));
+  expect_error<DataError>(
+      [&] { read_file(directory / "five", 4); }, {"five'", "more than 4 bytes"});
   EXPECT_THROW(read_file("/dev/zero", 1 << 20), DataError);
 }
 
@@ -56,19 +54,15 @@ TEST(ReadFile, ReportsPathAndReason) {
   EXPECT_THAT(
       error_of<DataError>([&] { read_file(missing); }),
       AllOf(StartsWith("[files]"), HasSubstr(missing), HasSubstr("No such file")));
-  EXPECT_THAT(
-      error_of<DataError>([&] { read_file(directory.path()); }),
-      AllOf(HasSubstr(directory.path()), HasSubstr("Is a directory; name a file")));
+  expect_error<DataError>(
+      [&] { read_file(directory.path()); },
+      {directory.path(), "Is a directory; name a file"});
   const std::string long_name = directory / (std::string(300, 'x'));
-  EXPECT_THAT(
-      error_of<DataError>([&] { read_file(long_name); }),
-      AllOf(HasSubstr(long_name), HasSubstr("too long")));
+  expect_error<DataError>([&] { read_file(long_name); }, {long_name, "too long"});
 }
 
 TEST(ReadFile, DistinguishesAReadErrorFromAnEmptyFile) {
-  EXPECT_THAT(
-      error_of<DataError>([&] { read_file("/proc/self/mem"); }),
-      HasSubstr("Input/output error"));
+  expect_error<DataError>([&] { read_file("/proc/self/mem"); }, {"Input/output error"});
 }
 
 TEST(ReplaceFile, ReplacesTheWholeFile) {
@@ -148,18 +142,16 @@ TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
 TEST(ReplaceFile, ReportsAMissingDirectory) {
   const Scratch directory;
   const std::string path = directory / "missing/x";
-  EXPECT_THAT(
-      error_of<DataError>([&] { replace_file(path, "text"); }),
-      AllOf(HasSubstr("'" + path + "'"), HasSubstr("No such file")));
+  expect_error<DataError>(
+      [&] { replace_file(path, "text"); }, {"'" + path + "'", "No such file"});
   EXPECT_THAT(list_directory(directory.path()), IsEmpty());
 }
 
 TEST(ReplaceFile, DoesNotReplaceADirectory) {
   const Scratch directory;
   make_directories(directory / "x/inside");
-  EXPECT_THAT(
-      error_of<DataError>([&] { replace_file(directory / "x", "text"); }),
-      HasSubstr(directory / "x"));
+  expect_error<DataError>(
+      [&] { replace_file(directory / "x", "text"); }, {directory / "x"});
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
   EXPECT_TRUE(file_exists(directory / "x/inside"));
 }
@@ -214,9 +206,9 @@ TEST(MakeDirectories, ReportsAFileInThePath) {
   const Scratch directory;
   replace_file(directory / "a", "text");
   for (const auto* path : {"a", "a/b"}) {
-    EXPECT_THAT(
-        error_of<DataError>([&] { make_directories(directory / path); }),
-        AllOf(HasSubstr(directory / path), HasSubstr("Not a directory")));
+    expect_error<DataError>(
+        [&] { make_directories(directory / path); },
+        {directory / path, "Not a directory"});
   }
 }
 
@@ -239,9 +231,8 @@ TEST(ListDirectory, SortsNames) {
 }
 
 TEST(ListDirectory, ReportsAMissingDirectory) {
-  EXPECT_THAT(
-      error_of<DataError>([] { list_directory("/missing/place"); }),
-      AllOf(HasSubstr("/missing/place"), HasSubstr("No such file")));
+  expect_error<DataError>(
+      [] { list_directory("/missing/place"); }, {"/missing/place", "No such file"});
 }
 
 TEST(PrivateDirectory, IsNewAndPrivate) {
@@ -267,9 +258,8 @@ TEST(CacheDirectory, DependsOnTheEnvironment) {
   // Never in a folder that others could have made.
   setenv("HOME", "", 1);
   EXPECT_FALSE(has_cache_directory());
-  EXPECT_THAT(
-      error_of<ConfigError>([] { cache_directory(); }),
-      HasSubstr("XDG_CACHE_HOME and HOME are not set"));
+  expect_error<ConfigError>(
+      [] { cache_directory(); }, {"XDG_CACHE_HOME and HOME are not set"});
   setenv("HOME", home.c_str(), 1);
   unsetenv("XDG_CACHE_HOME");
 }

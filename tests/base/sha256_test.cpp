@@ -1,6 +1,5 @@
 #include "tandem/base/sha256.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,9 +51,8 @@ TEST(Sha256, HashesFiles) {
     EXPECT_EQ(sha256_of_file(folder / "file"), digest(bytes)) << size;
   }
   for (const auto& unreadable : {folder / "missing", folder.path()}) {
-    EXPECT_THAT(
-        error_of<DataError>([&] { sha256_of_file(unreadable); }),
-        testing::HasSubstr("cannot read '" + unreadable + "': "));
+    expect_error<DataError>(
+        [&] { sha256_of_file(unreadable); }, {"cannot read '" + unreadable + "': "});
   }
 }
 

@@ -163,9 +163,9 @@ TEST(StoreHandshake, AnotherVersionIsReported) {
     receive_frame(peer, bytes, Clock::now() + kLong);
     send_frame(peer, std::string(1, '\4'), Clock::now() + kLong);
   });
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { StoreClient(listener.address, kLong, "run 7"); }),
-      AllOf(HasSubstr(listener.address), HasSubstr("version")));
+  expect_error<ConfigError>(
+      [&] { StoreClient(listener.address, kLong, "run 7"); },
+      {listener.address, "version"});
   newer.get();
 }
 

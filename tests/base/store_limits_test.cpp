@@ -1,6 +1,5 @@
 // Limits of the server's memory, time and descriptors for clients.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -14,7 +13,6 @@
 namespace tandem::store_limits_test {
 
 using namespace store_protocol;
-using testing::HasSubstr;
 
 bool is_open(const Socket& socket) {
   char byte = 0;
@@ -75,7 +73,7 @@ TEST(StoreLimits, TheTableHasALargestSize) {
       client.set("large/" + std::to_string(fit), large);
     }
   };
-  EXPECT_THAT(error_of<CommError>(fill), HasSubstr("full: it holds at most 64 MiB"));
+  expect_error<CommError>(fill, {"full: it holds at most 64 MiB"});
   // The fourth value would leave no room for the keys.
   EXPECT_EQ(fit, 3);
   EXPECT_THROW(client.compare_set("other", "", large), CommError);

@@ -3,7 +3,6 @@
 #include "tandem/base/store/store.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,7 +19,6 @@
 namespace tandem::store_server_test {
 
 using store_protocol::Operation;
-using testing::HasSubstr;
 
 std::string request(Operation operation, const std::vector<std::string>& texts) {
   return frame(store_protocol::encode({operation, 10'000, texts}));
@@ -104,8 +102,7 @@ TEST(StoreClient, RejectsAnswersThatAreNotNumbers) {
   });
   {
     StoreClient client(listener.address, kLong, "run 7");
-    EXPECT_THAT(
-        error_of<CommError>([&] { client.add("count", 1); }), HasSubstr("'many'"));
+    expect_error<CommError>([&] { client.add("count", 1); }, {"'many'"});
   }
   impostor.get();
 }

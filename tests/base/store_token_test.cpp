@@ -19,7 +19,6 @@ namespace tandem::store_token_test {
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 std::string path_of(const TokenOptions& options, bool on_one_host) {
@@ -71,31 +70,24 @@ TEST_F(Token, AFileOfAnotherUserIsRejected) {
   if (chown(path.c_str(), 1234, 1234) != 0) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
   }
-  EXPECT_THAT(error_of<ConfigError>([&] { read_token(path); }), HasSubstr("user 1234"));
+  expect_error<ConfigError>([&] { read_token(path); }, {"user 1234"});
 }
 
 TEST_F(Token, AnEmptyFileIsRejected) {
   for (const std::string text : {"", "\n", " \t\n"}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { read_token(file(text, 0600)); }),
-        AllOf(HasSubstr("holds nothing"), HasSubstr("/dev/urandom")));
+    expect_error<ConfigError>(
+        [&] { read_token(file(text, 0600)); }, {"holds nothing", "/dev/urandom"});
   }
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read_token(file(std::string(5000, 'x'), 0600)); }),
-      HasSubstr("4096"));
+  expect_error<ConfigError>(
+      [&] { read_token(file(std::string(5000, 'x'), 0600)); }, {"4096"});
 }
 
 TEST_F(Token, APathThatIsNotAFileIsRejected) {
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read_token(folder_ / "none"); }),
-      AllOf(HasSubstr("none"), HasSubstr("No such file"), HasSubstr("umask 077")));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read_token(folder_.path()); }),
-      HasSubstr("is not a file"));
+  expect_error<ConfigError>(
+      [&] { read_token(folder_ / "none"); }, {"none", "No such file", "umask 077"});
+  expect_error<ConfigError>([&] { read_token(folder_.path()); }, {"is not a file"});
   mkfifo((folder_ / "fifo").c_str(), 0600);
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read_token(folder_ / "fifo"); }),
-      HasSubstr("is not a file"));
+  expect_error<ConfigError>([&] { read_token(folder_ / "fifo"); }, {"is not a file"});
 }
 
 TEST_F(Token, TheFlagOverridesTheVariable) {
@@ -108,17 +100,11 @@ TEST_F(Token, TheFlagOverridesTheVariable) {
 }
 
 TEST_F(Token, SeveralHostsNeedAToken) {
-  EXPECT_THAT(
-      error_of<ConfigError>([] { path_of({}, false); }),
-      AllOf(
-          HasSubstr("umask 077; head -c 32 /dev/urandom | base64 > token"),
-          HasSubstr("--token-file"), HasSubstr("TANDEM_TOKEN_FILE"),
-          HasSubstr("--insecure")));
-  EXPECT_THAT(
-      error_of<ConfigError>([] {
-        path_of({"token", true}, false);
-      }),
-      HasSubstr("--insecure"));
+  expect_error<ConfigError>(
+      [] { path_of({}, false); },
+      {"umask 077; head -c 32 /dev/urandom | base64 > token", "--token-file",
+       "TANDEM_TOKEN_FILE", "--insecure"});
+  expect_error<ConfigError>([] { path_of({"token", true}, false); }, {"--insecure"});
 }
 
 TEST_F(Token, OnOneHostAUserHasAPrivateToken) {
@@ -164,9 +150,7 @@ TEST_F(Token, ConcurrentProcessesGetTheSameToken) {
 TEST_F(Token, ADirectoryThatOthersCanEnterIsRejected) {
   mkdir(own_folder().c_str(), 0755);
   chmod(own_folder().c_str(), 0755);
-  EXPECT_THAT(
-      error_of<ConfigError>([] { path_of({}, true); }),
-      AllOf(HasSubstr("mode 0755"), HasSubstr("TMPDIR")));
+  expect_error<ConfigError>([] { path_of({}, true); }, {"mode 0755", "TMPDIR"});
 }
 
 TEST_F(Token, ADirectoryOfAnotherUserIsRejected) {
@@ -174,9 +158,8 @@ TEST_F(Token, ADirectoryOfAnotherUserIsRejected) {
   if (chown(own_folder().c_str(), 1234, 1234) != 0) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
   }
-  EXPECT_THAT(
-      error_of<ConfigError>([] { path_of({}, true); }),
-      AllOf(HasSubstr("belongs to user 1234"), HasSubstr("TMPDIR")));
+  expect_error<ConfigError>(
+      [] { path_of({}, true); }, {"belongs to user 1234", "TMPDIR"});
 }
 
 TEST_F(Token, ASymbolicLinkIsRejected) {

@@ -237,8 +237,7 @@ TEST_F(DamagedCheckpoint, AnyOtherLength) {
     expect_harmless(file, "with a byte more");
     EXPECT_EQ(refused_, static_cast<int64_t>(ways(file).size()));
     remove_all(path);
-    EXPECT_THAT(
-        error_of<DataError>([&] { resumed(path_); }), HasSubstr("No such file"));
+    expect_error<DataError>([&] { resumed(path_); }, {"No such file"});
     expect_gives_way("missing");
     write(path, bytes);
   }
@@ -280,9 +279,7 @@ TEST_F(DamagedCheckpoint, WithoutItsHash) {
     }
     write(path, changed);
     for (const auto& way : ways(kModelFile)) {
-      EXPECT_THAT(
-          error_of<DataError>(way),
-          testing::AllOf(HasSubstr("hash is missing"), HasSubstr("--init")));
+      expect_error<DataError>(way, {"hash is missing", "--init"});
     }
   }
 }
@@ -294,9 +291,7 @@ TEST_F(DamagedCheckpoint, EditedByAUserIsRejectedWithAdvice) {
   // The bytes of Python's save_file(tensors, path).
   write(file, unhashed_safetensors_bytes({model.tensors, {}}));
   EXPECT_EQ(begun_with(file), bits_of(model.tensors));
-  EXPECT_THAT(
-      error_of<DataError>([&] { evaluated(file); }),
-      HasSubstr("contains only weights"));
+  expect_error<DataError>([&] { evaluated(file); }, {"contains only weights"});
 }
 
 }  // namespace tandem::checkpoint_damage_test

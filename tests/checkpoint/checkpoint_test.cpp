@@ -155,9 +155,8 @@ TEST_F(Checkpoints, RemoveUnfinishedFilesOfAKilledWriter) {
 
 TEST_F(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   save(9, 1);
-  EXPECT_THAT(
-      error_of<DataError>([&] { save(10, std::nan(""), 1); }),
-      AllOf(HasSubstr("a.weight"), HasSubstr("not finite")));
+  expect_error<DataError>(
+      [&] { save(10, std::nan(""), 1); }, {"a.weight", "not finite"});
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
@@ -168,9 +167,9 @@ TEST_F(Checkpoints, ADamagedNewestFallsBackToThePrevious) {
     truncate_file(torn + file);
     testing::internal::CaptureStderr();
     EXPECT_EQ(newest_whole_checkpoint(directory_), older);
-    EXPECT_THAT(
+    expect_parts(
         testing::internal::GetCapturedStderr(),
-        AllOf(HasSubstr(torn + file), HasSubstr("using the previous checkpoint")));
+        {torn + file, "using the previous checkpoint"});
     EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000009"));
   }
   // The damaged checkpoint does not count; otherwise the only good one would be
@@ -246,9 +245,9 @@ TEST_F(Checkpoints, OfTheSameContentHaveTheSameBytes) {
 
 TEST_F(Checkpoints, OnlyDamagedCheckpointsAreAnError) {
   truncate_file(save(9, 1) + "/training.safetensors");
-  EXPECT_THAT(
-      error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),
-      AllOf(HasSubstr("all checkpoints"), HasSubstr("--out")));
+  expect_error<DataError>(
+      [&] { return newest_whole_checkpoint(directory_); },
+      {"all checkpoints", "--out"});
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 

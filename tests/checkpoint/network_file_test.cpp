@@ -1,6 +1,5 @@
 #include "tandem/checkpoint/network_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,9 +10,6 @@
 #include "tests/scratch.h"
 
 namespace tandem::network_file_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // A run directory with a checkpoint, whose network file was "net.pt2".
 class NetworkFile : public testing::Test {
@@ -76,9 +72,7 @@ TEST_F(NetworkFile, OfAResumedRunMayBeNamedAgain) {
   start();
   RunConfig config = resumed();
   config.model.file = scratch_ / "moved.pt2";
-  EXPECT_THAT(
-      error_of<DataError>([&] { network_file(config); }),
-      AllOf(HasSubstr("moved.pt2"), HasSubstr("--model FILE")));
+  expect_error<DataError>([&] { network_file(config); }, {"moved.pt2", "--model FILE"});
   replace_file(config.model.file, "network");
   EXPECT_EQ(network_file(config), config.model.file);
 }
@@ -96,14 +90,12 @@ TEST_F(NetworkFile, OfAResumedRunIsCopiedToAnotherRun) {
 TEST_F(NetworkFile, MissesAreReportedWithAdvice) {
   start();
   remove_all(net_);
-  EXPECT_THAT(
-      error_of<DataError>([&] { network_file(config_); }),
-      AllOf(HasSubstr(net_), HasSubstr("check the path of --model")));
+  expect_error<DataError>(
+      [&] { network_file(config_); }, {net_, "check the path of --model"});
   EXPECT_EQ(network_file(resumed()), copy_);
   remove_all(copy_);
-  EXPECT_THAT(
-      error_of<DataError>([&] { network_file(resumed()); }),
-      AllOf(HasSubstr(net_), HasSubstr(run_), HasSubstr("--model FILE")));
+  expect_error<DataError>(
+      [&] { network_file(resumed()); }, {net_, run_, "--model FILE"});
 }
 
 TEST_F(NetworkFile, OfACheckpointIsItsRunsCopy) {
@@ -113,27 +105,22 @@ TEST_F(NetworkFile, OfACheckpointIsItsRunsCopy) {
   replace_file(copy_, "other");
   EXPECT_EQ(network_file_of(checkpoint()), net_);
   replace_file(net_, "other");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { network_file_of(checkpoint()); }),
-      AllOf(
-          HasSubstr("another file"), HasSubstr("SHA-256"), HasSubstr("--model FILE")));
+  expect_error<ConfigError>(
+      [&] { network_file_of(checkpoint()); },
+      {"another file", "SHA-256", "--model FILE"});
   remove_all(net_);
   remove_all(copy_);
-  EXPECT_THAT(
-      error_of<DataError>([&] { network_file_of(checkpoint()); }),
-      AllOf(HasSubstr("missing"), HasSubstr(net_), HasSubstr("--model FILE")));
+  expect_error<DataError>(
+      [&] { network_file_of(checkpoint()); }, {"missing", net_, "--model FILE"});
 }
 
 TEST_F(NetworkFile, OfACheckpointCanBeNamed) {
   start();
   const auto moved = scratch_ / "moved.pt2";
-  EXPECT_THAT(
-      error_of<DataError>([&] { network_file_of(checkpoint(), moved); }),
-      HasSubstr("moved.pt2"));
+  expect_error<DataError>([&] { network_file_of(checkpoint(), moved); }, {"moved.pt2"});
   replace_file(moved, "other");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { network_file_of(checkpoint(), moved); }),
-      HasSubstr("another file"));
+  expect_error<ConfigError>(
+      [&] { network_file_of(checkpoint(), moved); }, {"another file"});
   replace_file(moved, "network");
   EXPECT_EQ(network_file_of(checkpoint(), moved), moved);
 }

@@ -21,8 +21,6 @@ namespace tandem::rank_files_test {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class RankFiles : public testing::Test {
  protected:
@@ -100,12 +98,11 @@ TEST_F(RankFiles, NeedTheSameStrategyAndNumberOfRanks) {
 void expect_damaged(
     const std::string& newer, const std::string& older,
     const std::function<void()>& load, const std::string& what) {
-  EXPECT_THAT(error_of<DataError>(load), HasSubstr(what));
+  expect_error<DataError>(load, {what});
   testing::internal::CaptureStderr();
   EXPECT_EQ(newest_whole_checkpoint(older.substr(0, older.rfind('/'))), older);
   const auto said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr(what));
-  EXPECT_THAT(said, HasSubstr(newer));
+  expect_parts(said, {what, newer});
 }
 
 TEST_F(RankFiles, AMissingFileDamagesTheCheckpoint) {

@@ -15,7 +15,6 @@
 
 namespace tandem::run_lock_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -30,11 +29,9 @@ class RunLocks : public testing::Test {
 
 TEST_F(RunLocks, RejectASecondRunAndNameTheFirst) {
   const RunLock first(out_.path());
-  EXPECT_THAT(
-      refusal(), AllOf(
-                     HasSubstr("another run writes to '" + out_.path() + "'"),
-                     HasSubstr("process " + std::to_string(getpid()) + " on host "),
-                     HasSubstr("--out")));
+  expect_parts(
+      refusal(), {"another run writes to '" + out_.path() + "'",
+                  "process " + std::to_string(getpid()) + " on host ", "--out"});
 }
 
 TEST_F(RunLocks, AreRemovedWithTheRun) {

@@ -18,7 +18,6 @@
 
 namespace tandem::contract_test {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 

@@ -57,8 +57,8 @@ class Mpi : public testing::Test {
 TEST_F(Mpi, ErrorsNameTheOperationItsNumberAndItsLabel) {
   if (!is_mpi_rank()) {
     const auto result = run_as_two_ranks();
-    EXPECT_THAT(result.output, HasSubstr("all_reduce #2 (bucket 4)"));
-    EXPECT_THAT(result.output, HasSubstr("no answer within 100 ms"));
+    expect_parts(
+        result.output, {"all_reduce #2 (bucket 4)", "no answer within 100 ms"});
     return;
   }
   const auto comm = world(milliseconds(20'000));
@@ -151,9 +151,8 @@ TEST_F(Mpi, WithoutMpirunTheErrorNamesTheCommand) {
   }
   CommOptions options;
   options.backend = BackendKind::mpi;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return join_run(RankEnv(), options); }),
-      HasSubstr("mpirun -np 2"));
+  expect_error<ConfigError>(
+      [&] { return join_run(RankEnv(), options); }, {"mpirun -np 2"});
 }
 
 }  // namespace tandem::mpi_test

@@ -19,7 +19,6 @@
 
 namespace tandem::rpc_test {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -112,7 +111,7 @@ TEST(ThreadRpc, WaitsEndAtTheTimeout) {
           }
         });
         if (comm.rank() == 1) {
-          EXPECT_THAT(message, AllOf(HasSubstr("request"), HasSubstr("200 ms")));
+          expect_parts(message, {"request", "200 ms"});
         }
       },
       kShort);
@@ -121,9 +120,7 @@ TEST(ThreadRpc, WaitsEndAtTheTimeout) {
       [](Communicator& comm) {
         const auto rpc = make_rpc(comm);
         if (comm.rank() == 0) {
-          EXPECT_THAT(
-              error_of<CommError>([&] { rpc->call(1, {}); }),
-              AllOf(HasSubstr("rank 1"), HasSubstr("200 ms")));
+          expect_error<CommError>([&] { rpc->call(1, {}); }, {"rank 1", "200 ms"});
         }
       },
       kShort);
@@ -210,17 +207,15 @@ TEST(ShmRpc, WaitsEndAtTheTimeout) {
       2,
       [&](Communicator& comm) {
         const auto rpc = make_rpc(comm);
-        const auto message = error_of<CommError>([&] {
-          if (comm.rank() == 1) {
-            rpc->call(0, {});
-          }
-          rpc->next();  // this one comes, and is not answered
-          rpc->next();
-        });
-        EXPECT_THAT(
-            message,
-            HasSubstr(comm.rank() == 0 ? "a request" : "the answer of rank 0"));
-        EXPECT_THAT(message, HasSubstr("200 ms"));
+        expect_error<CommError>(
+            [&] {
+              if (comm.rank() == 1) {
+                rpc->call(0, {});
+              }
+              rpc->next();  // this one comes, and is not answered
+              rpc->next();
+            },
+            {comm.rank() == 0 ? "a request" : "the answer of rank 0", "200 ms"});
         // A rank that leaves before the others' timeout is named instead.
         for (--waiting; waiting > 0;) {
           std::this_thread::yield();
@@ -247,11 +242,9 @@ TEST(ShmRpc, APeerThatStoppedIsNamed) {
                 }
                 return;
               }
-              const auto message = error_of<CommError>(
-                  [&] { watching == 0 ? void(rpc->next()) : void(rpc->call(0, {})); });
-              EXPECT_THAT(
-                  message,
-                  HasSubstr("rank " + std::to_string(stopping) + " left the group"));
+              expect_error<CommError>(
+                  [&] { watching == 0 ? void(rpc->next()) : void(rpc->call(0, {})); },
+                  {"rank " + std::to_string(stopping) + " left the group"});
               seen = true;
             }),
         DataError);
@@ -261,9 +254,7 @@ TEST(ShmRpc, APeerThatStoppedIsNamed) {
 TEST(Rpc, ABackendWithoutRpcIsAnError) {
   const auto comm = make_single_communicator();
   EXPECT_FALSE(has_rpc(*comm));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return make_rpc(*comm); }),
-      HasSubstr("--backend gloo"));
+  expect_error<ConfigError>([&] { return make_rpc(*comm); }, {"--backend gloo"});
 }
 
 }  // namespace tandem::rpc_test

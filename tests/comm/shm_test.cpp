@@ -291,8 +291,8 @@ TEST(Shm, TimeoutNamesTheMissingRank) {
         }
       },
       milliseconds(100'000));
-  EXPECT_THAT(collective, AllOf(HasSubstr("100 ms"), HasSubstr("waited for rank 2")));
-  EXPECT_THAT(message, AllOf(HasSubstr("100 ms"), HasSubstr("waited for rank 2")));
+  expect_parts(collective, {"100 ms", "waited for rank 2"});
+  expect_parts(message, {"100 ms", "waited for rank 2"});
 }
 
 TEST(Shm, AMessageOfAnotherSizeIsAnError) {
@@ -342,10 +342,9 @@ TEST(Shm, AnErrorOfTheStoreDoesNotFallBack) {
   ShmOptions options;
   options.timeout = milliseconds(60'000);
   std::string why_not;
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { try_shm_communicator(client, "test", 1, 2, options, why_not); }),
-      HasSubstr("rank 1 has joined twice"));
+  expect_error<ConfigError>(
+      [&] { try_shm_communicator(client, "test", 1, 2, options, why_not); },
+      {"rank 1 has joined twice"});
 }
 
 TEST(ShmRegion, AttachChecksHostAndMemory) {
@@ -355,14 +354,10 @@ TEST(ShmRegion, AttachChecksHostAndMemory) {
   const auto error = [](const std::string& other, int size) {
     return error_of<ConfigError>([&] { ShmRegion::attach(other, size); });
   };
-  EXPECT_THAT(
-      error("elsewhere" + address, 2),
-      AllOf(HasSubstr("one host"), HasSubstr("--backend gloo")));
+  expect_parts(error("elsewhere" + address, 2), {"one host", "--backend gloo"});
   EXPECT_THAT(error(address, 3), HasSubstr("cannot use rank 0's shared memory"));
   EXPECT_THAT(error(address + "1", 2), HasSubstr("cannot use rank 0's shared memory"));
-  EXPECT_THAT(
-      error(host_identity() + " 1 9999 5", 2),
-      AllOf(HasSubstr("cannot open"), HasSubstr("as one user")));
+  expect_parts(error(host_identity() + " 1 9999 5", 2), {"cannot open", "as one user"});
 }
 
 TEST(ShmRegion, AClosedFileMeansDeathUnlessTheRankLeft) {

@@ -21,7 +21,6 @@
 
 namespace tandem::thread_test {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
@@ -197,7 +196,7 @@ TEST(ThreadGroup, AnOperationOfOneRankTimesOut) {
       milliseconds(150));
   EXPECT_GE(Clock::now() - start, milliseconds(150));
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
-  EXPECT_THAT(message, AllOf(HasSubstr("150 ms"), HasSubstr("2 of 3 ranks arrived")));
+  expect_parts(message, {"150 ms", "2 of 3 ranks arrived"});
 }
 
 TEST(ThreadGroup, TestReturnsWhetherAnOperationHasEnded) {

@@ -73,11 +73,10 @@ TEST(ChannelValues, RecipesHaveNumbersArraysOrWords) {
         << recipe;
   }
   for (const char* recipe : {"std = [0.5, 0]\n", "std = -1\n"}) {
-    EXPECT_THAT(error_of<ConfigError>([&] { check(read(recipe)); }), HasSubstr("std"));
+    expect_error<ConfigError>([&] { check(read(recipe)); }, {"std"});
   }
   // Other settings have one number.
-  EXPECT_THAT(
-      error_of<ConfigError>([] { read("lr = [0.1]\n"); }), HasSubstr("an array"));
+  expect_error<ConfigError>([] { read("lr = [0.1]\n"); }, {"an array"});
 }
 
 TEST(ChannelValues, WrittenRecipesComeBack) {
@@ -92,10 +91,7 @@ TEST(ChannelValues, WrittenRecipesComeBack) {
 TEST(ChannelValues, TheSchemaHasNumbersArraysAndWords) {
   const auto schema = nlohmann::json::parse(recipe_schema());
   const std::string mean = schema.at("properties").at("mean").dump();
-  EXPECT_THAT(
-      mean, AllOf(
-                HasSubstr("\"number\""), HasSubstr("\"array\""), HasSubstr("\"auto\""),
-                HasSubstr("\"default\"")));
+  expect_parts(mean, {"\"number\"", "\"array\"", "\"auto\"", "\"default\""});
 }
 
 }  // namespace tandem::channel_values_test

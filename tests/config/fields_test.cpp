@@ -1,6 +1,5 @@
 #include "tandem/config/fields.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,9 +11,6 @@
 #include "tests/scratch.h"
 
 namespace tandem::fields_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(Fields, DefaultsAreValidAndSurviveTheirText) {
   const RunConfig defaults;
@@ -39,9 +35,9 @@ TEST(Fields, AcceptEachChoiceAndWordAndNoOther) {
     }
     if (field.type != Field::Type::text) {
       RunConfig config;
-      EXPECT_THAT(
-          error_of<ConfigError>([&] { set_field(config, field, "?", "a.toml:3"); }),
-          AllOf(HasSubstr("a.toml:3: " + field.name), HasSubstr("'?'")));
+      expect_error<ConfigError>(
+          [&] { set_field(config, field, "?", "a.toml:3"); },
+          {"a.toml:3: " + field.name, "'?'"});
     }
   }
 }
@@ -56,9 +52,8 @@ TEST(Fields, RefuseNumbersOutOfRange) {
     for (const std::string beyond : {"-1e38", "1e38"}) {
       RunConfig config;
       if (field.type == Field::Type::real && field.assign(config, beyond)) {
-        EXPECT_THAT(
-            error_of<ConfigError>([&] { check_fields(config); }),
-            AllOf(HasSubstr(field.name + " is "), HasSubstr(field.flag())));
+        expect_error<ConfigError>(
+            [&] { check_fields(config); }, {field.name + " is ", field.flag()});
       }
     }
   }
@@ -73,11 +68,11 @@ TEST(Fields, RefuseTheNumbersThatWordsStandFor) {
            {"loss_scale", "0"},
            {"loss_scale", "-1"}}) {
     RunConfig config;
-    EXPECT_THAT(
-        error_of<ConfigError>([&, &name = name, &number = number] {
+    expect_error<ConfigError>(
+        [&, &name = name, &number = number] {
           set_field(config, find_field(name, "test"), number, "test");
-        }),
-        HasSubstr(name + " is '" + number + "', expected "));
+        },
+        {name + " is '" + number + "', expected "});
   }
 }
 
@@ -85,10 +80,10 @@ TEST(Fields, RefuseASettingThatAnotherChoiceUses) {
   RunConfig config;
   config.optimizer.kind = OptimizerKind::adam;
   config.optimizer.momentum = 0.9;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { check(config); }),
-      HasSubstr("momentum is 0.9, which is for optimizer sgd, not adam; leave out "
-                "--momentum, or change --optimizer"));
+  expect_error<ConfigError>(
+      [&] { check(config); },
+      {"momentum is 0.9, which is for optimizer sgd, not adam; leave out "
+       "--momentum, or change --optimizer"});
   config.optimizer.kind = OptimizerKind::sgd;
   EXPECT_NO_THROW(check(config));
 }
@@ -115,13 +110,10 @@ TEST(ModelField, RefusesOtherEndingsWithAdvice) {
   for (const std::string path :
        {"file", ".pt2", "net.pth", "net.pt2/", "resnet.onnx"}) {
     RunConfig config;
-    EXPECT_THAT(
-        error_of<ConfigError>(
-            [&] { set_field(config, find_field("model", "test"), path, "--model"); }),
-        AllOf(
-            HasSubstr("--model: model cannot be '" + path + "'"),
-            HasSubstr("choose one of net, "),
-            HasSubstr("or a file of torch.export (NET.pt2) or TorchScript (NET.pt)")));
+    expect_error<ConfigError>(
+        [&] { set_field(config, find_field("model", "test"), path, "--model"); },
+        {"--model: model cannot be '" + path + "'", "choose one of net, ",
+         "or a file of torch.export (NET.pt2) or TorchScript (NET.pt)"});
     EXPECT_EQ(config.model.kind, ModelKind::net);
   }
 }
@@ -129,13 +121,11 @@ TEST(ModelField, RefusesOtherEndingsWithAdvice) {
 TEST(ModelField, KindAndFileBelongTogether) {
   RunConfig config;
   config.model.kind = ModelKind::file;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { check(config); }),
-      HasSubstr("model.file is '' and model.kind is file"));
+  expect_error<ConfigError>(
+      [&] { check(config); }, {"model.file is '' and model.kind is file"});
   config.model.kind = ModelKind::net;
   config.model.file = "net.pt2";
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { check(config); }), HasSubstr("model.kind is net"));
+  expect_error<ConfigError>([&] { check(config); }, {"model.kind is net"});
 }
 
 TEST(ModelField, AFileMayEndInALogSoftmax) {

@@ -1,15 +1,11 @@
 #include "tandem/config/line_format.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
 namespace tandem::line_format_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Each value is a different number.
 LineValues some_values() {
@@ -122,11 +118,9 @@ TEST(LineFormat, PrintsDoubledBracesOnce) {
 TEST(LineFormat, NamesTheSettingOfAnInvalidTemplate) {
   for (const char* pattern :
        {"{los}", "{loss", "loss}", "{loss:d}", "{epoch:.2f}", "{loss:", "{0}", "{}"}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { line(pattern); }),
-        AllOf(
-            HasSubstr(std::string("log_line is '") + pattern + "'"),
-            HasSubstr("expected in braces: rank, epoch")));
+    expect_error<ConfigError>(
+        [&] { line(pattern); }, {std::string("log_line is '") + pattern + "'",
+                                 "expected in braces: rank, epoch"});
   }
 }
 

@@ -1,6 +1,5 @@
 // Hostile and unusual recipes; tests/program has usual ones.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,9 +11,6 @@
 #include "tests/scratch.h"
 
 namespace tandem::recipe_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 RunConfig read(const std::string& path) {
   RunConfig config;
@@ -50,7 +46,7 @@ TEST(Recipe, LaunchTableNamesTheLauncher) {
            {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
            {"[launch]\nwith = 3\n",
             "a.toml:2: launcher = 3, expected a string in quotes"}}) {
-    EXPECT_THAT(error_of<ConfigError>([&] { read_text(text); }), HasSubstr(wanted));
+    expect_error<ConfigError>([&] { read_text(text); }, {wanted});
   }
 }
 
@@ -89,14 +85,12 @@ TEST(Recipe, RefusesACycleOfBases) {
       "a.toml", "./a.toml", "../" + folder + "/a.toml", "link.toml"};
   for (const auto& base : names) {
     replace_file(scratch / "a.toml", "model = \"net\"\nbase = \"" + base + "\"\n");
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { read(scratch / "a.toml"); }),
-        AllOf(HasSubstr("a.toml:2"), HasSubstr("base is '" + base + "'")));
+    expect_error<ConfigError>(
+        [&] { read(scratch / "a.toml"); }, {"a.toml:2", "base is '" + base + "'"});
   }
   replace_file(scratch / "a.toml", "base = \"b.toml\"\n");
   replace_file(scratch / "b.toml", "base = \"./a.toml\"\n");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("b.toml:1"));
+  expect_error<ConfigError>([&] { read(scratch / "a.toml"); }, {"b.toml:1"});
 }
 
 TEST(Recipe, RefusesArraysAndTablesAsValues) {
@@ -105,8 +99,7 @@ TEST(Recipe, RefusesArraysAndTablesAsValues) {
            {"base = [inf]", "base is 'an array'"},
            {"lr = {a = [nan]}", "lr is 'a table'"}}) {
     replace_file(scratch / "a.toml", line);
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr(found));
+    expect_error<ConfigError>([&] { read(scratch / "a.toml"); }, {found});
   }
 }
 
@@ -117,35 +110,30 @@ TEST(Recipe, RefusesAKeyWithManyDots) {
     key += ".a";
   }
   replace_file(scratch / "deep.toml", key + " = 1\n");
-  EXPECT_THAT(
-      error_of<DataError>([&] { read(scratch / "deep.toml"); }),
-      AllOf(HasSubstr("deep.toml'"), HasSubstr("more than 65536 bytes")));
+  expect_error<DataError>(
+      [&] { read(scratch / "deep.toml"); }, {"deep.toml'", "more than 65536 bytes"});
   replace_file(scratch / "deep.toml", key.substr(0, 1001) + " = 1\n");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read(scratch / "deep.toml"); }),
-      HasSubstr("unknown table [a]"));
+  expect_error<ConfigError>(
+      [&] { read(scratch / "deep.toml"); }, {"unknown table [a]"});
 }
 
 TEST(Recipe, RefusesAnEndlessFile) {
-  EXPECT_THAT(
-      error_of<DataError>([&] { read("/dev/zero"); }), HasSubstr("'/dev/zero'"));
+  expect_error<DataError>([&] { read("/dev/zero"); }, {"'/dev/zero'"});
 }
 
 TEST(Recipe, RefusesAnInvalidVersion) {
   const Scratch scratch;
   for (const std::string version : {"1e300", "1.0", "2", "true", "\"1\""}) {
     replace_file(scratch / "a.toml", "format_version = " + version + "\n");
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { read(scratch / "a.toml"); }),
-        AllOf(HasSubstr("a.toml:1"), HasSubstr("format_version is")));
+    expect_error<ConfigError>(
+        [&] { read(scratch / "a.toml"); }, {"a.toml:1", "format_version is"});
   }
 }
 
 TEST(Recipe, ErrorsAreOneLine) {
   const Scratch scratch;
   replace_file(scratch / "a.toml", "\"a\\nb\\u001b\" = 1\n");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("'a?b?'"));
+  expect_error<ConfigError>([&] { read(scratch / "a.toml"); }, {"'a?b?'"});
 }
 
 }  // namespace tandem::recipe_test

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,8 +12,6 @@
 #include "tests/core/expect.h"
 
 namespace tandem::dropout_test {
-
-using testing::HasSubstr;
 
 using Block = std::array<uint32_t, 4>;
 using Key = std::array<uint32_t, 2>;
@@ -160,9 +157,8 @@ TEST(DropoutMask, DropsWithProbabilityPAndScalesTheRest) {
 
 TEST(DropoutMask, ImpossibleProbabilitiesAreErrors) {
   for (const double p : {1.0, 1.5, -0.1, std::nan("")}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { mask_of({}, 0, 1, 10, p); }),
-        HasSubstr("dropout probability"));
+    expect_error<ConfigError>(
+        [&] { mask_of({}, 0, 1, 10, p); }, {"dropout probability"});
   }
 }
 

@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,8 +14,6 @@
 #include "tests/core/expect.h"
 
 namespace tandem::shared_arena_test {
-
-using testing::HasSubstr;
 
 struct SharedModel {
   at::Tensor weight = at::arange(20).to(at::kFloat).set_requires_grad(true);
@@ -78,9 +75,8 @@ TEST(SharedArena, RejectsAMappingThatIsTooSmall) {
   const auto memory = allocate("parameters", 0, segment);
   EXPECT_EQ(memory.sum().item<float>(), 0);
   segment.numel = 80;
-  EXPECT_THAT(
-      error_of<DataError>([&] { return map_shared(fd, segment); }),
-      HasSubstr("smaller than the 320 bytes"));
+  expect_error<DataError>(
+      [&] { return map_shared(fd, segment); }, {"smaller than the 320 bytes"});
 }
 
 }  // namespace tandem::shared_arena_test

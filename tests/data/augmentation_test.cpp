@@ -2,7 +2,6 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/tensor.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,8 +15,6 @@
 #include "tests/data/some_samples.h"
 
 namespace tandem::augmentation_test {
-
-using testing::HasSubstr;
 
 constexpr int64_t kSize = 24;
 constexpr int64_t kHeight = 5;
@@ -117,9 +114,9 @@ TEST(ParseAugmentation, OtherTextsAreErrors) {
   for (const std::string text :
        {"flop", "Flip", " flip", "crop", "crop:", "crop:0", "crop:-1", "crop:1025",
         "crop:2x", "crop:1.5", "flip;crop:4", "flip,,crop:4", ","}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { return parse_augmentation(text); }),
-        HasSubstr("[data] augment is '" + text + "', expected flip, crop:PIXELS"));
+    expect_error<ConfigError>(
+        [&] { return parse_augmentation(text); },
+        {"[data] augment is '" + text + "', expected flip, crop:PIXELS"});
   }
 }
 

@@ -12,7 +12,6 @@
 
 namespace tandem::cifar_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -80,9 +79,7 @@ TEST(Cifar, AFileWithoutWholeRecordsIsReported) {
       HasSubstr(path + "has a label of 10, expected 0 to 9"));
   write_folder(folder);
   remove_all(folder + "/test_batch.bin");
-  EXPECT_THAT(
-      error_of<DataError>([&] { load_cifar_folder(folder); }),
-      HasSubstr("test_batch.bin"));
+  expect_error<DataError>([&] { load_cifar_folder(folder); }, {"test_batch.bin"});
 }
 
 }  // namespace tandem::cifar_test

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/base/sha256.h"
 #include "tandem/base/mapped_file.h"
+#include "tandem/base/sha256.h"
 #include "tests/core/expect.h"
 #include "tests/core/most_memory.h"
 #include "tests/data/some_samples.h"

@@ -18,9 +18,7 @@
 
 namespace tandem::dataset_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 const char* const kTrainImages = "/train-images-idx3-ubyte";
 const char* const kTrainLabels = "/train-labels-idx1-ubyte";
@@ -79,67 +77,61 @@ TEST(Dataset, PartsThatDoNotMatchAreReported) {
   const std::string folder = scratch / "data";
   write_folder(folder);
   write_idx(folder + kTestLabels, labels({5, 0, 1, 1}));
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_idx_folder(folder); }),
-      AllOf(
-          HasSubstr(folder + kTestImages + ".gz' has 3 images"),
-          HasSubstr(folder + kTestLabels + "' has 4 labels")));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); },
+      {folder + kTestImages + ".gz' has 3 images",
+       folder + kTestLabels + "' has 4 labels"});
 
   write_folder(folder);
   write_idx(folder + kTrainImages, images(4, 5, 2, 7));
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_idx_folder(folder); }),
-      AllOf(HasSubstr(folder), HasSubstr("5x2"), HasSubstr("2x5")));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); }, {folder, "5x2", "2x5"});
 
   write_folder(folder);
   remove_all(folder + kTrainLabels + ".gz");
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_idx_folder(folder); }),
-      AllOf(HasSubstr("'" + folder + "'"), HasSubstr("train-labels-idx1-ubyte")));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); },
+      {"'" + folder + "'", "train-labels-idx1-ubyte"});
 
   // Images in place of labels.
   write_idx(folder + kTrainLabels, images(4, 2, 5, 7));
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_idx_folder(folder); }),
-      AllOf(HasSubstr(kTrainLabels), HasSubstr("swapped")));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); }, {kTrainLabels, "swapped"});
 }
 
 TEST(Dataset, LabelsWithoutAClassAreRejected) {
   const Scratch scratch;
   write_folder(scratch / "mnist");
   write_idx(scratch / "mnist" + kTestLabels, labels({3, 0, 200}));
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_idx_folder(scratch / "mnist"); }),
-      HasSubstr("a test label is 200, expected at most 5"));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(scratch / "mnist"); },
+      {"a test label is 200, expected at most 5"});
 
   write_folder(scratch / "mnist");
   write_idx(scratch / "mnist" + kTrainLabels + ".gz", labels({0, 3, 200, 5}));
   setenv("TANDEM_DATA", scratch.path().c_str(), 1);
-  EXPECT_THAT(
-      error_of<DataError>([] { return load_dataset("mnist"); }),
-      AllOf(HasSubstr("label of 200"), HasSubstr("expected 0 to 9")));
+  expect_error<DataError>(
+      [] { return load_dataset("mnist"); }, {"label of 200", "expected 0 to 9"});
   unsetenv("TANDEM_DATA");
 }
 
 TEST(Dataset, PathsWithoutIdxFilesAreRejected) {
   const Scratch scratch;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return load_dataset(scratch / "missing"); }),
-      AllOf(HasSubstr(scratch / "missing"), HasSubstr("digits, mnist")));
+  expect_error<ConfigError>(
+      [&] { return load_dataset(scratch / "missing"); },
+      {scratch / "missing", "digits, mnist"});
   std::filesystem::create_symlink("gone", scratch / "link");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return load_dataset(scratch / "link"); }),
-      HasSubstr("digits, mnist"));
+  expect_error<ConfigError>(
+      [&] { return load_dataset(scratch / "link"); }, {"digits, mnist"});
   replace_file(scratch / "file", "x");
-  EXPECT_THAT(
-      error_of<DataError>([&] { return load_dataset(scratch / "file"); }),
-      AllOf(HasSubstr("file' has no known format"), HasSubstr("--data")));
+  expect_error<DataError>(
+      [&] { return load_dataset(scratch / "file"); },
+      {"file' has no known format", "--data"});
 }
 
 TEST(Dataset, AnUnknownNameIsReportedWithTheNearest) {
-  EXPECT_THAT(
-      error_of<ConfigError>([] { return load_dataset("mnits"); }),
-      AllOf(HasSubstr("did you mean 'mnist'"), HasSubstr("digits")));
+  expect_error<ConfigError>(
+      [] { return load_dataset("mnits"); }, {"did you mean 'mnist'", "digits"});
 }
 
 TEST(Dataset, MnistIsFoundInTandemData) {
@@ -151,9 +143,8 @@ TEST(Dataset, MnistIsFoundInTandemData) {
   EXPECT_EQ(splits.train.size, 4);
   remove_all(scratch / "mnist");
   setenv("XDG_CACHE_HOME", scratch.path().c_str(), 1);
-  EXPECT_THAT(
-      error_of<DataError>([] { return load_dataset("mnist"); }),
-      AllOf(HasSubstr(scratch.path() + "/mnist"), HasSubstr("--data")));
+  expect_error<DataError>(
+      [] { return load_dataset("mnist"); }, {scratch.path() + "/mnist", "--data"});
   unsetenv("TANDEM_DATA");
   unsetenv("XDG_CACHE_HOME");
 }

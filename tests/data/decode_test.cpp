@@ -291,8 +291,7 @@ TEST(DecodeImage, EqualsPillow) {
         source_dir() + "/tests/data/pillow_peer.py", scratch / "out", "48", "64",
         channels == 1 ? "L" : "RGB"};
     command.insert(command.end(), files.begin(), files.end());
-    const auto result = run_python(command);
-    ASSERT_TRUE(result.status.ok()) << result.errors;
+    checked(run_python(command));
     const auto theirs = read_file(scratch / "out");
     ASSERT_EQ(theirs.size(), files.size() * static_cast<size_t>(shape.bytes()));
     for (size_t i = 0; i < files.size(); ++i) {

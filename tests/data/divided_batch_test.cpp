@@ -15,7 +15,6 @@
 namespace tandem::divided_batch_test {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 using Samples = std::vector<int64_t>;
 
@@ -129,15 +128,11 @@ TEST(DividedBatch, RepeatsAndOmitsNoSample) {
   for (const Tail tail : {Tail::pad, Tail::drop}) {
     auto options = divided(10, 4, 3);
     options.tail = tail;
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { return shard_size(options); }),
-        HasSubstr("Tail::keep"));
+    expect_error<ConfigError>([&] { return shard_size(options); }, {"Tail::keep"});
   }
   auto blocks = divided(10, 4, 2);
   blocks.blocks = 2;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return shard_size(blocks); }),
-      HasSubstr("one block"));
+  expect_error<ConfigError>([&] { return shard_size(blocks); }, {"one block"});
 }
 
 // --- the loader ---
@@ -268,10 +263,9 @@ TEST(DividedBatch, EveryShardCanHaveTheSameNumberOfMicroBatches) {
 TEST(DividedBatch, OfAnotherSizeThanTheStepIsRejected) {
   LoaderOptions options;
   options.batch_size = 4;
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { Loader(noise_images(20), divided(20, 6, 2), options); }),
-      HasSubstr("SamplerOptions::batch is 6, expected 4"));
+  expect_error<ConfigError>(
+      [&] { Loader(noise_images(20), divided(20, 6, 2), options); },
+      {"SamplerOptions::batch is 6, expected 4"});
 }
 
 }  // namespace tandem::divided_batch_test

@@ -9,17 +9,15 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/data/loader.h"
 #include "tandem/base/mapped_file.h"
+#include "tandem/data/loader.h"
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
 #include "tests/scratch.h"
 
 namespace tandem::hold_out_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int64_t kSize = 50;
@@ -196,12 +194,10 @@ TEST(HoldOut, OfASequenceIsItsEnd) {
 TEST(HoldOut, BothPartsNeedSamples) {
   for (const double fraction : {0.009, 0.995}) {
     auto whole = numbered();
-    EXPECT_THAT(
-        error_of<ConfigError>(
-            [&] { return hold_out(whole, fraction, 1, "test_fraction"); }),
-        AllOf(
-            HasSubstr("[data] test_fraction is 0."),
-            HasSubstr("of the 50 samples of 'unnamed', expected some but not all")));
+    expect_error<ConfigError>(
+        [&] { return hold_out(whole, fraction, 1, "test_fraction"); },
+        {"[data] test_fraction is 0.",
+         "of the 50 samples of 'unnamed', expected some but not all"});
     EXPECT_EQ(whole.size, kSize);
   }
 }

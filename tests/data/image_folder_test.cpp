@@ -143,7 +143,7 @@ TEST_F(ReadImageFolder, HasTheOrderOfTorchvision) {
     write_png(path, draw_picture(2, 2, 1));
   }
   // The loops of torchvision.datasets.folder.make_dataset().
-  const auto result = run_python(
+  const auto result = checked(run_python(
       {"-c",
        "import os, sys\n"
        "os.chdir(sys.argv[1])\n"
@@ -151,8 +151,7 @@ TEST_F(ReadImageFolder, HasTheOrderOfTorchvision) {
        "    for root, _, files in sorted(os.walk(name, followlinks=True)):\n"
        "        for file in sorted(files):\n"
        "            print(os.path.join(root, file))\n",
-       folder_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       folder_}));
   std::string files;
   for (const auto& file : list_images(folder_).files) {
     files += file.path + "\n";

@@ -421,9 +421,7 @@ TEST(Loader, InvalidOptionsAreRejected) {
   auto options = raw(2);
   options.pad = -1;
   EXPECT_THAT(message(options), HasSubstr("pad"));
-  EXPECT_THAT(
-      error_of<ConfigError>([] { Loader(colours(0), in_order(), raw(2)); }),
-      HasSubstr("empty"));
+  expect_error<ConfigError>([] { Loader(colours(0), in_order(), raw(2)); }, {"empty"});
   EXPECT_THROW(
       {
         Loader loader(colours(4), in_order(), raw(2));

@@ -77,11 +77,9 @@ TEST_F(NamedDatasets, OnlyDataSetsOfFilesCanBeMissing) {
 TEST_F(NamedDatasets, WaitUntilTheDeadlineWhileAnotherProcessDrawsDigits) {
   const FileLock other(
       scratch_ / "cache/tandem/digits.lock", Deadline(std::chrono::minutes(1)));
-  EXPECT_THAT(
-      error_of<DataError>([] {
-        return load_dataset("digits", 0, Deadline(std::chrono::milliseconds(50)));
-      }),
-      AllOf(HasSubstr("digits.lock"), HasSubstr("--timeout-seconds")));
+  expect_error<DataError>(
+      [] { return load_dataset("digits", 0, Deadline(std::chrono::milliseconds(50))); },
+      {"digits.lock", "--timeout-seconds"});
 }
 
 TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {

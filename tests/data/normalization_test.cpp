@@ -160,10 +160,9 @@ TEST(MeasureNormalization, ANumberThatIsNotFiniteIsAnError) {
       std::vector<float> numbers(30, 1.5F);
       numbers[static_cast<size_t>(at)] = bad;
       const auto data = of(samples_of<float>({3}, numbers), 10);
-      EXPECT_THAT(
-          error_of<DataError>([&] { return measure_normalization(data); }),
-          testing::HasSubstr(
-              "sample " + std::to_string(at / 3) + " of 'unnamed' has an input"));
+      expect_error<DataError>(
+          [&] { return measure_normalization(data); },
+          {"sample " + std::to_string(at / 3) + " of 'unnamed' has an input"});
     }
   }
 }

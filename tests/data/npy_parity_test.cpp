@@ -197,8 +197,7 @@ TEST(NpyParity, NumPysFilesAndOurs) {
       bytes_of(integers.data()));
   write_npy(scratch / "ours-row.npy", ElementType::int64, {2}, bytes_of(row));
 
-  const auto python = run_python({"-c", kGood, scratch.path()});
-  ASSERT_TRUE(python.status.ok()) << python.errors;
+  const auto python = checked(run_python({"-c", kGood, scratch.path()}));
   const auto files = parse(python.output);
   ASSERT_EQ(files.size(), 20u);
   const auto stored = read_npz(scratch / "stored.npz");
@@ -224,8 +223,7 @@ TEST(NpyParity, NumPysFilesAndOurs) {
 TEST(NpyParity, FilesThatAreErrors) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;
-  const auto python = run_python({"-c", kBad, scratch.path()});
-  ASSERT_TRUE(python.status.ok()) << python.errors;
+  checked(run_python({"-c", kBad, scratch.path()}));
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"objects.npy", "dtype '|O' (Python objects), expected bool, uint8"},
       {"structured.npy", "structured dtype"},

@@ -319,9 +319,8 @@ TEST(PreparedData, ErrorsAreReportedByTheWorker) {
   replace_file(scratch.path() + kTrainImages, "no images");
   const DataReader reader{DataRequest(scratch.path())};
   const Environment environment(reader);
-  EXPECT_THAT(
-      error_of<DataError>([&] { load_prepared_dataset(scratch.path()); }),
-      HasSubstr("is not an IDX file of bytes"));
+  expect_error<DataError>(
+      [&] { load_prepared_dataset(scratch.path()); }, {"is not an IDX file of bytes"});
 }
 
 TEST(PreparedData, TheWorkerReadsTheFilesIfTheReaderDies) {

@@ -158,9 +158,9 @@ TEST(LoaderInputs, ANumberThatIsNotFiniteIsReportedWithItsSample) {
       loader.seek(0);
       Batch batch;
       EXPECT_TRUE(loader.next(batch));
-      EXPECT_THAT(
-          error_of<DataError>([&] { (void)loader.next(batch); }),
-          HasSubstr("[data] sample 8 of 'table' has an input that is not finite"));
+      expect_error<DataError>(
+          [&] { (void)loader.next(batch); },
+          {"[data] sample 8 of 'table' has an input that is not finite"});
     }
   }
 }

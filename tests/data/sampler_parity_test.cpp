@@ -63,8 +63,7 @@ void expect_pythons_indices(const std::vector<int64_t>& sizes) {
   for (const int64_t size : sizes) {
     arguments.push_back(std::to_string(size));
   }
-  const auto result = run_python(arguments);
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(run_python(arguments));
   std::istringstream lines(result.output);
   for (const int64_t size : sizes) {
     for (int64_t world = 1; world <= 8; ++world) {
@@ -122,8 +121,7 @@ std::string order_of(const RunConfig& config) {
 
 TEST(ParitySampler, RecipesHaveTheOrderOfTheirTutorialsForAnySeed) {
   TANDEM_NEEDS_PYTHON_TORCH();
-  const auto result = run_python({"-c", kDocumentPython});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(run_python({"-c", kDocumentPython}));
   const auto expect_order = [](const std::string& recipe, const std::string& order) {
     SCOPED_TRACE(recipe);
     RunConfig config;

@@ -96,14 +96,11 @@ TEST(Sampler, BlocksThatDoNotDivideAreRejected) {
   SamplerOptions options;
   options.size = 12;
   options.blocks = 5;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return shard_indices(options, 0); }),
-      HasSubstr("5 blocks"));
+  expect_error<ConfigError>([&] { return shard_indices(options, 0); }, {"5 blocks"});
   options.blocks = 4;
   options.first_position = 6;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return shard_indices(options, 0); }),
-      HasSubstr("the previous number of ranks"));
+  expect_error<ConfigError>(
+      [&] { return shard_indices(options, 0); }, {"the previous number of ranks"});
 }
 
 // FNV-1a over the number of indices, then the indices, of every rank in turn, for

@@ -11,11 +11,11 @@
 
 #include "tandem/base/signals.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tests/core/expect.h"
 #include "tests/faults/faulty_run.h"
 
 namespace tandem::background_saving_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 // 24 steps with a checkpoint after every eighth step. The tenth file operation is held.
@@ -119,10 +119,9 @@ TEST_F(HeldSave, DelaysTheStopOfASignal) {
     }
   });
   EXPECT_EQ(ended.code, kExitStopped);
-  EXPECT_THAT(
-      ended.errors, AllOf(
-                        HasSubstr("stopped by a signal to rank 0 at step "),
-                        HasSubstr("continue with --resume auto")));
+  expect_parts(
+      ended.errors,
+      {"stopped by a signal to rank 0 at step ", "continue with --resume auto"});
   const auto all = checkpoints_in(config_.output.out + "/checkpoints");
   EXPECT_EQ(all.size(), 2u) << "that of step 8, and that of the signal";
   EXPECT_EQ(all.rbegin()->first, ended.left.steps);
@@ -152,12 +151,10 @@ TEST_F(FailedSave, IsAWarningWithWarn) {
   const auto ended = train_in_child(config_, hold_);
   EXPECT_EQ(ended.code, 0) << ended.errors;
   EXPECT_EQ(lines_with(ended.errors, "warning: ").size(), 1u) << ended.errors;
-  EXPECT_THAT(
+  expect_parts(
       ended.errors,
-      AllOf(
-          HasSubstr(
-              "warning: the checkpoint of step 8 is missing, and the run continues: "),
-          HasSubstr(config_.output.out), HasSubstr("No space left on device")));
+      {"warning: the checkpoint of step 8 is missing, and the run continues: ",
+       config_.output.out, "No space left on device"});
   EXPECT_EQ(ended.left.told_step, 24);
   EXPECT_EQ(checkpoints_in(config_.output.out + "/checkpoints").begin()->first, 16);
   EXPECT_TRUE(file_exists(config_.output.out + "/summary.json"));

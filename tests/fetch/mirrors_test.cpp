@@ -107,12 +107,11 @@ TEST(Mirrors, OfAUserReplaceUrlsAndAddSets) {
 
 TEST(Mirrors, SuggestTheNearestName) {
   const Mirrors mirrors = read_mirrors();
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { find_set(mirrors, "fashon-mnist"); }),
-      AllOf(HasSubstr("did you mean 'fashion-mnist'"), HasSubstr("kmnist")));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { find_set(mirrors, "digits"); }),
-      HasSubstr("draws the digits itself"));
+  expect_error<ConfigError>(
+      [&] { find_set(mirrors, "fashon-mnist"); },
+      {"did you mean 'fashion-mnist'", "kmnist"});
+  expect_error<ConfigError>(
+      [&] { find_set(mirrors, "digits"); }, {"draws the digits itself"});
 }
 
 TEST(Mirrors, ReportErrorsWithTheirLine) {
@@ -175,9 +174,9 @@ TEST(Mirrors, ReportErrorsWithTheirLine) {
   }
   // A name that tandem knows needs no files; a similar name gets a hint.
   const Mirrors known = parse_mirrors(set_with(urls, files), "known.toml");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { parse_mirrors("[owm]\n" + kUrls, "m.toml", known); }),
-      HasSubstr("did you mean 'own'"));
+  expect_error<ConfigError>(
+      [&] { parse_mirrors("[owm]\n" + kUrls, "m.toml", known); },
+      {"did you mean 'own'"});
 }
 
 }  // namespace tandem::app::mirrors_test

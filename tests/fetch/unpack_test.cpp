@@ -195,9 +195,8 @@ TEST_F(Unpack, RefusesATruncatedArchive) {
         HasSubstr("x.tar.gz' cannot be unpacked: "))
         << size;
   }
-  EXPECT_THAT(
-      error_of<DataError>([&] { unpack(folder_ / "none", {}, "."); }),
-      HasSubstr("none' cannot be unpacked: "));
+  expect_error<DataError>(
+      [&] { unpack(folder_ / "none", {}, "."); }, {"none' cannot be unpacked: "});
 }
 
 }  // namespace tandem::app::unpack_test

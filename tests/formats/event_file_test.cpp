@@ -19,7 +19,6 @@ namespace tandem::event_file_test {
 
 using namespace std::string_literals;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -174,11 +173,7 @@ TEST_F(EventFiles, EndWithAWholeRecordIfTheDiskIsFull) {
   const auto before = read_file(path);
   {
     const FileSizeLimit limit(before.size() + 10);
-    EXPECT_THAT(
-        error_of<DataError>([&] {
-          file.add(1, {{"train/loss", 1}});
-        }),
-        HasSubstr(path));
+    expect_error<DataError>([&] { file.add(1, {{"train/loss", 1}}); }, {path});
   }
   EXPECT_EQ(read_file(path), before);
   file.add(2, {{"train/loss", 1}});
@@ -187,8 +182,7 @@ TEST_F(EventFiles, EndWithAWholeRecordIfTheDiskIsFull) {
 
 TEST_F(EventFiles, NeedADirectory) {
   replace_file(directory_, "");
-  EXPECT_THAT(
-      error_of<DataError>([&] { EventFile(directory_, 0); }), HasSubstr(directory_));
+  expect_error<DataError>([&] { EventFile(directory_, 0); }, {directory_});
 }
 
 }  // namespace tandem::event_file_test

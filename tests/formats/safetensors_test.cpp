@@ -14,7 +14,6 @@
 
 namespace tandem::safetensors_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -78,7 +77,7 @@ TEST_P(BrokenSafetensors, AreReportedWithTheError) {
   const std::string file = file_of(GetParam().header, "1234");
   const std::string said =
       error_of<DataError>([&] { parse_safetensors(file, "the file"); });
-  EXPECT_THAT(said, AllOf(HasSubstr("'the file' "), HasSubstr(GetParam().said)));
+  expect_parts(said, {"'the file' ", GetParam().said});
   EXPECT_THAT(said, Not(HasSubstr("\n")));
 }
 
@@ -133,10 +132,9 @@ TEST(Safetensors, AHeaderThatEndsEarlyIsReported) {
   // A length near 2^64, and a length that no header has.
   for (const char* length :
        {"\xff\xff\xff\xff\xff\xff\xff\xff", "\0\0\0\x10\0\0\0\0"}) {
-    EXPECT_THAT(
-        error_of<DataError>(
-            [&] { parse_safetensors(std::string(length, 8) + "{}", "long"); }),
-        HasSubstr("inside its header"));
+    expect_error<DataError>(
+        [&] { parse_safetensors(std::string(length, 8) + "{}", "long"); },
+        {"inside its header"});
   }
 }
 

@@ -1,7 +1,7 @@
 // Files whose first bytes look like another format.
 
-#include "tandem/base/files.h"
 #include "tandem/formats/weights_format.h"
+#include "tandem/base/files.h"
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -90,9 +90,8 @@ TEST(WeightsFormat, DetectsTorchSaveByItsFirstBytes) {
        {"\x80\x02" + magic, "\x80\x03" + magic, "\x80\x04" + frame + magic, tar}) {
     EXPECT_EQ(format_of(bytes), WeightsFormat::legacy_torch);
     write(scratch / "old.pt", bytes);
-    EXPECT_THAT(
-        error_of<DataError>([&] { return read_weights(scratch / "old.pt"); }),
-        HasSubstr("before PyTorch 1.6"));
+    expect_error<DataError>(
+        [&] { return read_weights(scratch / "old.pt"); }, {"before PyTorch 1.6"});
   }
 }
 

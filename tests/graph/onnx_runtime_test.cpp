@@ -57,9 +57,8 @@ class OnnxRuntime : public testing::Test {
   }
 
   void check() const {
-    const auto result =
-        run_onnx_python({source_dir() + "/tests/graph/onnx_check.py", scratch_.path()});
-    EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+    const auto result = checked(run_onnx_python(
+        {source_dir() + "/tests/graph/onnx_check.py", scratch_.path()}));
     std::cout << result.output;
   }
 

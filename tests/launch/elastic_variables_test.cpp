@@ -8,7 +8,6 @@
 namespace tandem::elastic_variables_test {
 
 using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Key;
 using ::testing::Not;
@@ -50,9 +49,9 @@ TEST(ElasticVariables, GiveAVirtualLocalRankItsOwnGpu) {
   EXPECT_THAT(all, Contains(Pair("LOCAL_RANK", "0")));
   EXPECT_THAT(all, Contains(Pair("CUDA_VISIBLE_DEVICES", "2")));
   EXPECT_THAT(with_gpus("4,5,7"), Contains(Pair("CUDA_VISIBLE_DEVICES", "7")));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { with_gpus("4,5"); }),
-      HasSubstr("CUDA_VISIBLE_DEVICES is '4,5', expected a GPU for local rank 2"));
+  expect_error<ConfigError>(
+      [&] { with_gpus("4,5"); },
+      {"CUDA_VISIBLE_DEVICES is '4,5', expected a GPU for local rank 2"});
 }
 
 }  // namespace tandem::elastic_variables_test

@@ -49,8 +49,7 @@ TEST_F(ErrorFile, IsIgnoredInAnotherForm) {
 
 TEST_F(ErrorFile, DescribesASignalAsTorchrunDoes) {
   const auto text = written({4321, {0, SIGSEGV}, 1'700'000'000, ""});
-  EXPECT_THAT(text, HasSubstr(R"("timestamp":"1700000000")"));
-  EXPECT_THAT(text, HasSubstr(R"("errorCode":-11)"));
+  expect_parts(text, {R"("timestamp":"1700000000")", R"("errorCode":-11)"});
   EXPECT_THAT(
       message_in_error_file(path_),
       Optional(std::string("Signal 11 (SIGSEGV) received by PID 4321")));

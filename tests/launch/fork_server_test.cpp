@@ -11,7 +11,6 @@
 namespace tandem::fork_server_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 Words serving(const Words& command) {
   Words all = {helper(), "launch", "--nproc", "3", "--fork-server"};
@@ -43,16 +42,13 @@ TEST(ForkServer, NamesRanksForPs) {
 
 TEST(ForkServer, ReportsAProgramThatEndsWhileLoading) {
   const auto result = run_command(serving({"sh", "-c", "exit 127"}));
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("error: [launch] 'sh' exited with code 127 before it was loaded\n"));
+  expect_exit(
+      result, 1, {"error: [launch] 'sh' exited with code 127 before it was loaded\n"});
 }
 
 TEST(ForkServer, ReportsAMissingProgram) {
   const auto result = run_command(serving({"no-such-program"}));
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("program 'no-such-program' is not in PATH"));
+  expect_exit(result, 2, {"program 'no-such-program' is not in PATH"});
 }
 
 TEST(ForkServer, EndsOnASignalWhileLoading) {
@@ -91,12 +87,11 @@ TEST(ForkServer, ReportsTheLimitOfProcesses) {
       {"setpriv", "--reuid", "54321", "--clear-groups", "bash", "-c",
        "ulimit -u 4; exec " + helper + " launch --nproc 3 --fork-server " + helper +
            " exec sleep 30"});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("error: [launch] cannot make another process: Resource temporarily "
-                "unavailable; start fewer ranks with --nproc, or raise the limit "
-                "(ulimit -u)\n"));
+  expect_exit(
+      result, 1,
+      {"error: [launch] cannot make another process: Resource temporarily "
+       "unavailable; start fewer ranks with --nproc, or raise the limit "
+       "(ulimit -u)\n"});
 }
 
 }  // namespace tandem::fork_server_test

@@ -145,8 +145,7 @@ TEST_P(Launch, ContinuesWithoutAReaderOfItsOutput) {
 
 TEST_P(Launch, RefusesAProgramThatDoesNotExist) {
   const auto result = run_command({helper(), "launch", "no-such-program"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("'no-such-program'"));
+  expect_exit(result, 2, {"'no-such-program'"});
 }
 
 TEST(LaunchOptions, AreChecked) {

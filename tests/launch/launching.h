@@ -12,6 +12,7 @@
 #include "tests/base/test_tools.h"
 #include "tests/lines.h"
 #include "tests/places.h"
+#include "tests/results.h"
 
 namespace tandem {
 

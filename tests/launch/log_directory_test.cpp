@@ -8,7 +8,6 @@
 namespace tandem::log_directory_test {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
@@ -49,9 +48,8 @@ TEST_F(LogDirectoryTest, HasAFolderForEachRunAttemptAndRank) {
 TEST_F(LogDirectoryTest, NamesADirectoryThatCannotBeCreated) {
   replace_file(scratch_ / "file", "");
   options_.directory = scratch_ / "file/logs";
-  EXPECT_THAT(
-      error_of<DataError>([&] { LogDirectory(options_, ""); }),
-      HasSubstr(options_.directory + "': Not a directory"));
+  expect_error<DataError>(
+      [&] { LogDirectory(options_, ""); }, {options_.directory + "': Not a directory"});
 }
 
 TEST_F(LogDirectoryTest, ChoosesFilesAndConsoleForEachStream) {

@@ -150,9 +150,9 @@ TEST(StatusSockets, ReportAPortInUse) {
       error_of<ConfigError>([&] { listen_for_metrics("127.0.0.1", port); }),
       "[launch] cannot serve metrics at 127.0.0.1:" + std::to_string(port) +
           ": Address already in use; change --metrics-port or --metrics-address");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { listen_for_metrics("192.0.2.1", port); }),
-      HasSubstr("Cannot assign requested address; change"));
+  expect_error<ConfigError>(
+      [&] { listen_for_metrics("192.0.2.1", port); },
+      {"Cannot assign requested address; change"});
 }
 
 TEST(StatusSockets, OfARunAreFoundByAnyPathOfItsDirectory) {

@@ -9,9 +9,7 @@
 
 namespace tandem::stream_sink_test {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class StreamSinkTest : public ::testing::Test {
@@ -78,9 +76,8 @@ TEST(LogFile, DropsTextOnAFullDisk) {
   testing::internal::CaptureStderr();
   file.add("abcd", 4);
   file.add("efgh", 4);
-  EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
-      AllOf(HasSubstr("log file is missing"), HasSubstr("/dev/full")));
+  expect_parts(
+      testing::internal::GetCapturedStderr(), {"log file is missing", "/dev/full"});
 }
 
 TEST(LogFile, NeedsADirectory) {

@@ -15,7 +15,6 @@
 
 namespace tandem::loss_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 at::Tensor outputs() {

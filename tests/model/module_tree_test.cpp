@@ -97,8 +97,7 @@ print(ConvNet())
 
 TEST(ParityModuleTree, MatchesPythonForTheTutorialsNetworks) {
   TANDEM_NEEDS_PYTHON_TORCH();
-  const auto printed = run_python({"-c", kNetworks});
-  ASSERT_TRUE(printed.status.ok()) << printed.errors;
+  const auto printed = checked(run_python({"-c", kNetworks}));
   EXPECT_EQ(
       tree_of(ModelKind::net) + tree_of(ModelKind::convnet) +
           tree_of(ModelKind::simplenet) + tree_of(ModelKind::lenet3x3) +

@@ -17,7 +17,6 @@
 
 namespace tandem::zoo_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
@@ -286,9 +285,8 @@ TEST(Zoo, TooSmallImagesAreErrors) {
 }
 
 TEST(Zoo, CustomModelIsAnError) {
-  EXPECT_THAT(
-      error_of<ConfigError>([] { return make_model(ModelKind::custom, {}); }),
-      HasSubstr("examples/custom_model"));
+  expect_error<ConfigError>(
+      [] { return make_model(ModelKind::custom, {}); }, {"examples/custom_model"});
 }
 
 }  // namespace tandem::zoo_test

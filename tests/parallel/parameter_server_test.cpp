@@ -180,23 +180,26 @@ TEST(ParameterServer, FailedRankEndsTheOthers) {
   auto config = server_config();
   const auto data = small_data();
   for (const int failing : {0, 2}) {
-    const auto message = error_of<Error>([&] {
-      run_ranks(3, [&](Communicator& comm) {
-        if (comm.rank() == failing) {
-          auto parts = assemble(
-              config, data.train, comm, make_slow_model(std::chrono::milliseconds(0)));
-          parts.strategy->start();
-          throw Error("[test] this rank stops");
-        }
-        auto parts = assemble(
-            config, data.train, comm, make_slow_model(std::chrono::milliseconds(0)));
-        parts.strategy->start();
-        StepContext context;
-        parts.strategy->train_step({}, context);
-        parts.strategy->train_step({}, context);
-      });
-    });
-    EXPECT_THAT(message, HasSubstr("this rank stops"));
+    expect_error<Error>(
+        [&] {
+          run_ranks(3, [&](Communicator& comm) {
+            if (comm.rank() == failing) {
+              auto parts = assemble(
+                  config, data.train, comm,
+                  make_slow_model(std::chrono::milliseconds(0)));
+              parts.strategy->start();
+              throw Error("[test] this rank stops");
+            }
+            auto parts = assemble(
+                config, data.train, comm,
+                make_slow_model(std::chrono::milliseconds(0)));
+            parts.strategy->start();
+            StepContext context;
+            parts.strategy->train_step({}, context);
+            parts.strategy->train_step({}, context);
+          });
+        },
+        {"this rank stops"});
   }
 }
 

@@ -16,9 +16,7 @@
 
 namespace tandem::pipeline_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<Layer> two_norm_layers() {
   return {
@@ -215,18 +213,19 @@ TEST(Pipeline, ReplicasStartWithTheParametersOfTheFirst) {
 }
 
 TEST(Pipeline, FailedStageEndsTheOthers) {
-  const auto message = error_of<Error>([] {
-    on_each_rank("thread", 3, [](Communicator& comm) {
-      Replica replica(make_small_model(small_net_layers()), comm, pipeline(3), {});
-      replica.strategy->start();
-      if (comm.rank() == 1) {
-        throw ConfigError("[test] stage 1 stops");
-      }
-      replica.strategy->train_step(micro_batches(0, 4), step());
-      return 0;
-    });
-  });
-  EXPECT_THAT(message, HasSubstr("stage 1 stops"));
+  expect_error<Error>(
+      [] {
+        on_each_rank("thread", 3, [](Communicator& comm) {
+          Replica replica(make_small_model(small_net_layers()), comm, pipeline(3), {});
+          replica.strategy->start();
+          if (comm.rank() == 1) {
+            throw ConfigError("[test] stage 1 stops");
+          }
+          replica.strategy->train_step(micro_batches(0, 4), step());
+          return 0;
+        });
+      },
+      {"stage 1 stops"});
 }
 
 TEST(Pipeline, RejectsGridsThatDoNotFit) {
@@ -238,12 +237,8 @@ TEST(Pipeline, RejectsGridsThatDoNotFit) {
       });
     });
   };
-  EXPECT_THAT(
-      refused(pipeline(5), 5),
-      AllOf(HasSubstr("5 stages"), HasSubstr("conv1 conv2 fc1 fc2")));
-  EXPECT_THAT(
-      refused(pipeline(2, 3), 4),
-      AllOf(HasSubstr("2 stages x 3 replicas"), HasSubstr("2 x 2")));
+  expect_parts(refused(pipeline(5), 5), {"5 stages", "conv1 conv2 fc1 fc2"});
+  expect_parts(refused(pipeline(2, 3), 4), {"2 stages x 3 replicas", "2 x 2"});
 }
 
 }  // namespace tandem::pipeline_test

@@ -6,6 +6,7 @@
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tests/places.h"
+#include "tests/results.h"
 
 namespace tandem {
 

@@ -7,13 +7,9 @@
 
 namespace tandem::accuracy_test {
 
-double accuracy_of(const std::vector<std::string>& arguments) {
+double accuracy_of(const Arguments& flags) {
   const Scratch scratch;
-  auto all = arguments;
-  all.insert(all.begin(), "train");
-  all.insert(all.end(), {"--out", scratch / "run"});
-  const auto result = tandem_run(all);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(with({"train", "--out", scratch / "run"}, flags));
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 

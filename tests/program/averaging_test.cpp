@@ -15,7 +15,6 @@
 
 namespace tandem::averaging_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -37,17 +36,12 @@ CommandResult run_under_mpirun(
   return run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 300);
 }
 
-constexpr const char* kNoMpi =
-    "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
-
 TEST(Averaging, ProcessAndThreadRanksGiveEqualBits) {
   for (const std::string every : {"3", "epoch", "end"}) {
     const Scratch scratch;
     const auto run = [&](const std::string& ranks) {
       const auto out = scratch / ranks;
-      const auto result = tandem_run(
-          with(averaging(out), {"--rank-type", ranks, "--average-every", every}));
-      EXPECT_TRUE(result.status.ok()) << result.errors;
+      run_ok(with(averaging(out), {"--rank-type", ranks, "--average-every", every}));
       return hash_of(out);
     };
     const auto processes = run("process");
@@ -62,16 +56,14 @@ TEST(Averaging, ResumingBetweenAveragesChangesNoBit) {
   const auto parts = scratch / "parts";
   const std::vector<std::string> more = {
       "--rank-type", "thread", "--average-every", "7", "--min-delta", "1e-9"};
-  ASSERT_TRUE(tandem_run(with(
-                             with(averaging(whole), more),
-                             {"--checkpoint-every", "9", "--keep-checkpoints", "0"}))
-                  .status.ok());
+  run_ok(with(
+      with(averaging(whole), more),
+      {"--checkpoint-every", "9", "--keep-checkpoints", "0"}));
   // Step 9 is in the middle of the first epoch, two steps after an average.
   const auto checkpoint = whole + "/checkpoints/step-00000009";
   EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0003.safetensors"));
   const auto result =
-      tandem_run(with(with(averaging(parts), more), {"--resume", checkpoint}));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      run_ok(with(with(averaging(parts), more), {"--resume", checkpoint}));
   EXPECT_THAT(result.errors, Not(HasSubstr("holds no state")));
   EXPECT_EQ(hash_of(parts), hash_of(whole));
 }
@@ -82,11 +74,10 @@ TEST(Averaging, AnotherNumberOfRanksResumesFromTheAverageWithAWarning) {
   const auto second = scratch / "second";
   const std::vector<std::string> more = {
       "--rank-type", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
-  ASSERT_TRUE(tandem_run(with(averaging(first), more)).status.ok());
-  const auto result = tandem_run(with(
+  run_ok(with(averaging(first), more));
+  const auto result = run_ok(with(
       with(averaging(second, "4"), more),
       {"--resume", first + "/checkpoints/step-00000009"}));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("holds no state of 4 ranks"));
   EXPECT_EQ(hash_of(second).size(), 64u);
 }
@@ -104,12 +95,11 @@ TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   // With logits, losses differ enough for one rank to continue after another has
   // converged.
   const auto logits = source_dir() + "/recipes/local-sgd-mpi-logits.toml";
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train",       logits,   "--launcher", "tandem", "--backend",       "auto",
        "--rank-type", "thread", "--nproc",    "3",      "--data",          "digits",
        "--limit",     "960",    "--epochs",   "40",     "--average-every", "4",
        "--min-delta", "0.2",    "--out",      out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   int epochs = 0;
   for (int rank = 0; rank < 3; ++rank) {
     const auto number = std::to_string(rank);
@@ -127,22 +117,19 @@ TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   EXPECT_EQ(json_number(out + "/summary.json", "epochs"), epochs);
   EXPECT_LT(epochs, 40);
   // A run that all ranks ended ends immediately when resumed.
-  const auto again = tandem_run({"train", out + "/config.toml", "--resume", "auto"});
-  EXPECT_TRUE(again.status.ok()) << again.errors;
+  const auto again = run_ok({"train", out + "/config.toml", "--resume", "auto"});
   EXPECT_EQ(lines_with(again.output, "-- epoch: "), 0);
 }
 
-TEST(MpiRun, RecipePrintsTheCommandOfMpirun) {
+TEST(WithoutMpirun, RecipePrintsTheCommand) {
   const auto result = tandem_run({"train", kRecipe, "--nproc", "3"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors, AllOf(
-                         HasSubstr("run: mpirun "), HasSubstr(" -np 3 "),
-                         HasSubstr(shell_line({"train", kRecipe, "--nproc", "3"}))));
+  expect_exit(
+      result, 2,
+      {"run: mpirun ", " -np 3 ", shell_line({"train", kRecipe, "--nproc", "3"})});
   EXPECT_EQ(lines_with(result.errors, "\n"), 1);
 }
 
-TEST(MpiRun, BackendMpiWithoutMpirunExitsWithTwo) {
+TEST(WithoutMpirun, BackendMpiExitsWithTwo) {
   for (const std::string name : {"tandem", "tandem-worker"}) {
     const auto result = run_command({program(name), "train", "--backend", "mpi"});
     EXPECT_EQ(result.status.code, 2) << name;
@@ -151,13 +138,19 @@ TEST(MpiRun, BackendMpiWithoutMpirunExitsWithTwo) {
   }
 }
 
-TEST(MpiRun, RecipePrintsTheTutorialsLines) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
+class MpiRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (TANDEM_HAS_MPI == 0) {
+      GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
+                      "scripts/test -R Mpi";
+    }
   }
-  const auto result = run_under_mpirun(
-      2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+};
+
+TEST_F(MpiRun, RecipePrintsTheTutorialsLines) {
+  const auto result = checked(run_under_mpirun(
+      2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"}));
   for (const std::string rank : {"0", "1"}) {
     EXPECT_THAT(result.output, HasSubstr("480 data samples ---> Worker: " + rank));
     for (const std::string epoch : {"1", "2"}) {
@@ -176,10 +169,7 @@ TEST(MpiRun, RecipePrintsTheTutorialsLines) {
 }
 
 // With more ranks, sums depend on the order.
-TEST(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
   const Scratch scratch;
   const std::vector<std::string> run = {"train",   "--model", "convnet",
                                         "--limit", "640",     "--out"};
@@ -193,10 +183,7 @@ TEST(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
   EXPECT_EQ(json_value(scratch / "mpi/summary.json", "backend"), "mpi");
 }
 
-TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   // Only rank 0 reads, and fails; rank 1 waits for it.
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "/nowhere", "--timeout-seconds", "250"});
@@ -205,10 +192,7 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
       result.output + result.errors, HasSubstr("error: [data] data is '/nowhere'"));
 }
 
-TEST(MpiRun, NamesAKilledRank) {
-  if (TANDEM_HAS_MPI == 0) {
-    GTEST_SKIP() << kNoMpi;
-  }
+TEST_F(MpiRun, NamesAKilledRank) {
   const Scratch scratch;
   const auto mark = scratch / "killed";
   std::thread killer([&] {

@@ -11,7 +11,6 @@
 namespace tandem::closed_output_test {
 
 using nlohmann::json;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -106,8 +105,7 @@ class ClosedStreams : public testing::TestWithParam<Way> {
   }
 
   std::string undisturbed_bits() const {
-    const auto result = run_command(train_into("undisturbed"));
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    checked(run_command(train_into("undisturbed")));
     EXPECT_THAT(notes_of(stage_ / "undisturbed"), IsEmpty());
     return hash_of(stage_ / "undisturbed");
   }
@@ -199,9 +197,9 @@ TEST_F(Output, OfARunMayBeClosedEarly) {
 }
 
 TEST_F(Output, ThatWasLostIsNotInTheReport) {
-  EXPECT_TRUE(run_with(">/dev/full", tandem_command(small_run("run"))).status.ok());
+  checked(run_with(">/dev/full", tandem_command(small_run("run"))));
   ASSERT_EQ(notes_of(stage_ / "run").size(), 1u);
-  ASSERT_TRUE(tandem_run({"report", stage_ / "run"}).status.ok());
+  run_ok({"report", stage_ / "run"});
   const auto metrics = stage_.read("run/metrics.jsonl");
   size_t reports = 0;
   for (size_t at = 0; (at = metrics.find("\"kind\":\"train\"", at)) != metrics.npos;

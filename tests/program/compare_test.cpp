@@ -56,17 +56,16 @@ int64_t count_lines(const std::string& path, const std::string& with_text) {
 TEST_F(Compare, NamesTheWinner) {
   // This recipe learns nothing.
   recipe("still", "strategy = \"sequential\"\noptimizer = \"sgd\"\nlr = 1e-9\n");
-  ASSERT_TRUE(compare({"still", "one"}).status.ok());
+  checked(compare({"still", "one"}));
   const auto table = nlohmann::json::parse(read_file(out_ + "/table.json"));
   EXPECT_EQ(table["winner"]["name"], "one");
   const std::string why = table["winner"]["why"];
   EXPECT_THAT(why, HasSubstr("Best accuracy: one, "));
   EXPECT_THAT(read_file(out_ + "/table.md"), HasSubstr("\n" + why + "\n"));
 
-  const auto aimed = tandem_run(
+  const auto aimed = run_ok(
       {"compare", scratch_ / "still.toml", scratch_ / "one.toml", "--target", "30",
        "--limit", "1280", "--out", scratch_ / "aimed"});
-  ASSERT_TRUE(aimed.status.ok()) << aimed.errors;
   EXPECT_THAT(aimed.output, HasSubstr("\nFirst at 30 %: one, after "));
 }
 
@@ -88,10 +87,9 @@ std::vector<double> seconds_of_runs(const nlohmann::json& row) {
 TEST_F(Compare, RepeatsInTurnAndReportsMedians) {
   // Its directory would be that of the second run of "one".
   recipe("one.2", "strategy = \"sequential\"\n");
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"compare", scratch_ / "one.toml", scratch_ / "one.2.toml", "--repeat", "4",
        "--limit", "640", "--epochs", "1", "--out", out_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   size_t at = 0;
   for (const char* run :
        {"1/2 one, run 1 of 4", "2/2 one.2-2, run 1 of 4", "1/2 one, run 2 of 4",
@@ -120,10 +118,9 @@ TEST_F(Compare, RepeatsInTurnAndReportsMedians) {
 }
 
 TEST_F(Compare, SpeedUpsAreRatiosOfMediansOfThreeRuns) {
-  const auto result = tandem_run(
+  run_ok(
       {"scaling", scratch_ / "threads.toml", "--nproc", "2,1", "--limit", "640",
        "--epochs", "1", "--out", out_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   const auto table = nlohmann::json::parse(read_file(out_ + "/scaling.json"));
   const auto& two = table["rows"][0];
   const auto& one = table["rows"][1];
@@ -153,13 +150,10 @@ TEST_F(Compare, ARunThatFailsIsNotRepeated) {
 }
 
 TEST_F(Compare, WritesOneTableOfAllRecipes) {
-  const auto result = compare({"one", "two", "threads"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
+  const auto result = checked(compare({"one", "two", "threads"}));
+  expect_parts(
       result.output,
-      AllOf(
-          HasSubstr("recipe"), HasSubstr("samples/s"), HasSubstr("\none "),
-          HasSubstr("52.3 s"), HasSubstr("91.3 s, 99.24 %"), HasSubstr("\nthreads ")));
+      {"recipe", "samples/s", "\none ", "52.3 s", "91.3 s, 99.24 %", "\nthreads "});
   std::istringstream lines(result.output);
   std::string line;
   while (std::getline(lines, line) && line != "3 recipes: 3 done.") {
@@ -182,7 +176,7 @@ TEST_F(Compare, WritesOneTableOfAllRecipes) {
 }
 
 TEST_F(Compare, SummaryHasTrafficAndMemory) {
-  ASSERT_TRUE(compare({"one", "two", "threads"}).status.ok());
+  checked(compare({"one", "two", "threads"}));
   const auto value = [&](const char* name, const char* key) {
     return json_number(out_ + "/" + name + "/summary.json", key);
   };
@@ -200,11 +194,11 @@ TEST_F(Compare, SummaryHasTrafficAndMemory) {
 }
 
 TEST_F(Compare, RunsHaveTheResultsOfTrain) {
-  ASSERT_TRUE(compare({"two"}).status.ok());
+  checked(compare({"two"}));
   const auto own = scratch_ / "own";
-  ASSERT_TRUE(tandem_run({"train", scratch_ / "two.toml", "--limit", "1280", "--epochs",
-                          "2", "--out", own})
-                  .status.ok());
+  run_ok(
+      {"train", scratch_ / "two.toml", "--limit", "1280", "--epochs", "2", "--out",
+       own});
   EXPECT_EQ(
       json_value(out_ + "/two/summary.json", "parameters_sha256"),
       json_value(own + "/summary.json", "parameters_sha256"));
@@ -215,11 +209,9 @@ TEST_F(Compare, ContinuesAfterAFailureAndExitsWithOne) {
   recipe("broken", "optimizer = \"sgd\"\nlr = 1e36\n");
   const auto result = compare({"broken", "one"});
   EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
+  expect_parts(
       result.output,
-      AllOf(
-          HasSubstr("broken (failed)"), HasSubstr("broken failed: [train] the loss is"),
-          HasSubstr("\none ")));
+      {"broken (failed)", "broken failed: [train] the loss is", "\none "});
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
   EXPECT_TRUE(file_exists(out_ + "/report.html"));
 }
@@ -227,14 +219,11 @@ TEST_F(Compare, ContinuesAfterAFailureAndExitsWithOne) {
 TEST_F(Compare, SkipsRecipesThatThisBuildCannotRunWithAReason) {
   recipe("hosts", "nnodes = 2\n");
   replace_file(scratch_ / "curve.toml", "[scaling]\nrecipes = [\"one.toml\"]\n");
-  const auto result = compare({"hosts", "curve", "one"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
+  const auto result = checked(compare({"hosts", "curve", "one"}));
+  expect_parts(
       result.output,
-      AllOf(
-          HasSubstr("hosts skipped: it needs 2 hosts"),
-          HasSubstr("curve skipped: it is for tandem scaling"), HasSubstr("\none ")));
-  EXPECT_THAT(result.output, HasSubstr("\n3 recipes: 1 done, 2 skipped.\n"));
+      {"hosts skipped: it needs 2 hosts", "curve skipped: it is for tandem scaling",
+       "\none ", "\n3 recipes: 1 done, 2 skipped.\n"});
   const auto table = nlohmann::json::parse(read_file(out_ + "/table.json"));
   EXPECT_EQ(
       table["counts"], (nlohmann::json{{"done", 1}, {"skipped", 2}, {"failed", 0}}));
@@ -249,19 +238,15 @@ TEST_F(Compare, SkipsRecipesThatThisBuildCannotRunWithAReason) {
 TEST_F(Compare, RefusesAnInvalidRecipeBeforeTheFirstRun) {
   const auto unknown = recipe("unknown", "strategy = \"telepathy\"\n");
   const auto result = compare({"one", "unknown"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr(unknown + ":"), HasSubstr("strategy cannot be 'telepathy'")));
+  expect_exit(result, 2, {unknown + ":", "strategy cannot be 'telepathy'"});
   EXPECT_FALSE(file_exists(out_ + "/one"));
 }
 
 TEST_F(Compare, SkipsARecipeForMpirunWithoutMpirun) {
   const auto mpi = recipe("mpi", "launcher = \"mpirun\"\nnproc = 2\n");
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"compare", mpi, scratch_ / "one.toml", "--limit", "640", "--out", out_},
       {{"PATH", scratch_ / "no-programs"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("mpi skipped: mpirun is missing"));
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
 }
@@ -270,8 +255,7 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   const auto refused = [&](const std::vector<std::string>& arguments, int code,
                            const std::string& reason) {
     const auto result = tandem_run(with(arguments, {"--out", out_}));
-    EXPECT_EQ(result.status.code, code) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr(reason));
+    expect_exit(result, code, {reason});
     EXPECT_FALSE(file_exists(out_));
   };
   const auto one = scratch_ / "one.toml";
@@ -298,11 +282,10 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
 }
 
 TEST_F(Compare, RefusesTheDirectoryOfAnEarlierComparison) {
-  ASSERT_TRUE(compare({"one"}).status.ok());
+  checked(compare({"one"}));
   const auto before = read_file(out_ + "/table.json");
   const auto again = compare({"threads"});
-  EXPECT_EQ(again.status.code, 2);
-  EXPECT_THAT(again.errors, HasSubstr("choose another --out"));
+  expect_exit(again, 2, {"choose another --out"});
   EXPECT_EQ(read_file(out_ + "/table.json"), before);
 }
 
@@ -310,8 +293,7 @@ TEST_F(Compare, ReusesADirectoryInWhichEveryRecipeFailed) {
   recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
   ASSERT_EQ(compare({"one"}).status.code, 1);
   recipe("one", "");
-  const auto result = compare({"one"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  checked(compare({"one"}));
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
 }
 
@@ -320,8 +302,7 @@ TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
   ASSERT_EQ(compare({"one"}).status.code, 1);
   make_directories(out_ + "/one/checkpoints/step-00000007");
   const auto result = compare({"one"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("choose another --out"));
+  expect_exit(result, 2, {"choose another --out"});
 }
 
 // Only digits are available, because they are generated.
@@ -348,36 +329,29 @@ TEST_F(Compare, StartsNothingIfNoRecipeHasItsData) {
 }
 
 TEST_F(Compare, SkipsRecipesThatLackTheirDataAndListsThem) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"compare", recipe("a", "data = \"mnist\"\n"), recipe("b", "data = \"mnist\"\n"),
        scratch_ / "one.toml", "--limit", "640", "--out", out_},
       without_data(scratch_));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.errors,
       HasSubstr("2 of 3 runs are skipped because data is missing, mnist: a, b; run "
                 "tandem data fetch mnist"));
-  EXPECT_THAT(
-      result.output,
-      AllOf(HasSubstr("a skipped: mnist is missing"), HasSubstr("1 done, 2 skipped")));
+  expect_parts(result.output, {"a skipped: mnist is missing", "1 done, 2 skipped"});
 }
 
 TEST_F(Compare, RecipesWithTheSameNameGetDifferentDirectories) {
-  ASSERT_TRUE(compare({"one", "one"}).status.ok());
+  checked(compare({"one", "one"}));
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
   EXPECT_TRUE(file_exists(out_ + "/one-2/summary.json"));
 }
 
 TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
   recipe("curve", "[tutorial]\nminutes = [12.12, 9.4, 11.84]\n");
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"scaling", scratch_ / "curve.toml", "--repeat", "1", "--nproc", "1,3", "--data",
        "digits", "--limit", "1280", "--epochs", "1", "--out", out_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
-      result.output, AllOf(
-                         HasSubstr("speed-up"), HasSubstr("curve-1"),
-                         HasSubstr("curve-3"), HasSubstr("727"), HasSubstr("710")));
+  expect_parts(result.output, {"speed-up", "curve-1", "curve-3", "727", "710"});
   EXPECT_EQ(json_number(out_ + "/curve-3/summary.json", "world_size"), 3);
   EXPECT_THAT(read_file(out_ + "/scaling.json"), HasSubstr("\"kind\": \"scaling\""));
   EXPECT_TRUE(file_exists(out_ + "/report.html"));
@@ -387,10 +361,9 @@ TEST_F(Compare, ShowsFiguresOfTutorialsOnlyForTheSameNumberOfRanks) {
   recipe(
       "losses",
       "nproc = 2\n[tutorial]\nseconds = 77.7\nlast_losses = [0.231, 0.36, 0.3]\n");
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"scaling", scratch_ / "losses.toml", "--repeat", "1", "--nproc", "1,2,3",
        "--limit", "640", "--epochs", "1", "--out", out_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   for (const auto& line : split(result.output, '\n')) {
     EXPECT_EQ(line.find(" 77.7") != std::string::npos, line.rfind("losses-2", 0) == 0)
         << line;
@@ -424,16 +397,12 @@ TEST_F(Compare, ScalingGivesEachRankOneThreadAtEveryPoint) {
   const auto threads = [](const std::string& run) {
     return json_number(run + "/environment.json", "threads_per_rank");
   };
-  ASSERT_TRUE(
-      run_command(
-          with({"/usr/bin/env", "-u", "OMP_NUM_THREADS"}, with(command, {out_})), {},
-          300)
-          .status.ok());
+  checked(run_command(
+      with({"/usr/bin/env", "-u", "OMP_NUM_THREADS"}, with(command, {out_})), {}, 300));
   EXPECT_EQ(threads(out_ + "/one-1"), 1);
   EXPECT_EQ(threads(out_ + "/one-4"), 1);
   const auto more = scratch_ / "more";
-  ASSERT_TRUE(
-      run_command(with(command, {more}), {{"OMP_NUM_THREADS", "2"}}, 300).status.ok());
+  checked(run_command(with(command, {more}), {{"OMP_NUM_THREADS", "2"}}, 300));
   EXPECT_EQ(threads(more + "/one-1"), 2);
   EXPECT_EQ(threads(more + "/one-4"), 2);
 }
@@ -442,42 +411,37 @@ TEST_F(Compare, AScalingRecipeNamesRecipesAndRanks) {
   replace_file(
       scratch_ / "curves.toml",
       "[scaling]\nrecipes = [\"one.toml\", \"threads.toml\"]\nnproc = [1]\n");
-  const auto result = tandem_run(
+  run_ok(
       {"scaling", scratch_ / "curves.toml", "--repeat", "1", "--limit", "640",
        "--epochs", "1", "--out", out_});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_TRUE(file_exists(out_ + "/one-1/summary.json"));
   EXPECT_TRUE(file_exists(out_ + "/threads-1/summary.json"));
   const auto trained = tandem_run({"train", scratch_ / "curves.toml"});
-  EXPECT_EQ(trained.status.code, 2);
-  EXPECT_THAT(trained.errors, HasSubstr("use tandem scaling"));
+  expect_exit(trained, 2, {"use tandem scaling"});
 }
 
 TEST_F(Compare, ReportIsWrittenAgainFromFiles) {
-  ASSERT_TRUE(compare({"one", "threads"}).status.ok());
+  checked(compare({"one", "threads"}));
   const auto before = read_file(out_ + "/report.html");
   remove_all(out_ + "/report.html");
-  ASSERT_TRUE(tandem_run({"report", out_}).status.ok());
+  run_ok({"report", out_});
   EXPECT_EQ(read_file(out_ + "/report.html"), before);
   // A report of a single run.
-  ASSERT_TRUE(tandem_run({"report", out_ + "/one"}).status.ok());
+  run_ok({"report", out_ + "/one"});
   EXPECT_TRUE(file_exists(out_ + "/one/report.html"));
 
   const auto nothing = tandem_run({"report", scratch_ / "nothing"});
-  EXPECT_EQ(nothing.status.code, 1);
-  EXPECT_THAT(nothing.errors, HasSubstr("metrics.jsonl"));
+  expect_exit(nothing, 1, {"metrics.jsonl"});
   replace_file(out_ + "/table.json", "{\"rows\": 3}");
   const auto broken = tandem_run({"report", out_});
-  EXPECT_EQ(broken.status.code, 1);
-  EXPECT_THAT(broken.errors, HasSubstr("has no rows"));
+  expect_exit(broken, 1, {"has no rows"});
 }
 
 TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   // A name with HTML must stay a text.
   recipe("a<b>&", "nproc = 2\nrank_type = \"thread\"\n");
   const std::vector<std::string> names = {"one", "two", "a<b>&"};
-  const auto result = compare(names);
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  checked(compare(names));
   int64_t train_rows = 0;
   int64_t test_rows = 0;
   for (const auto& name : names) {
@@ -509,10 +473,9 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
 
 TEST_F(Compare, ScalingChartHasAPointPerRun) {
   recipe("curve", "[tutorial]\nminutes = [12.12, 9.4]\n");
-  ASSERT_TRUE(tandem_run({"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml",
-                          "--repeat", "1", "--nproc", "1,2", "--limit", "640",
-                          "--epochs", "1", "--out", out_})
-                  .status.ok());
+  run_ok(
+      {"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml", "--repeat", "1",
+       "--nproc", "1,2", "--limit", "640", "--epochs", "1", "--out", out_});
   const auto charts = charts_in(read_file(out_ + "/report.html"));
   EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "points"), 4);
   EXPECT_EQ(count_in_chart(charts, "scaling-speed-up", "points"), 4);

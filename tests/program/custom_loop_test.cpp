@@ -60,13 +60,11 @@ class ResumableLoop : public testing::Test {
 TEST_F(ResumableLoop, KilledLoopsEndWithTheSameBits) {
   const auto whole = scratch_ / "whole";
   const auto killed = scratch_ / "killed";
-  const auto run = tandem_run(launch(2, whole));
-  ASSERT_TRUE(run.status.ok()) << run.errors;
+  run_ok(launch(2, whole));
   for (int kill = 0; kill < 3; ++kill) {
     kill_after_checkpoint(2, killed);
   }
-  const auto last = tandem_run(launch(2, killed));
-  ASSERT_TRUE(last.status.ok()) << last.errors;
+  const auto last = run_ok(launch(2, killed));
   EXPECT_THAT(last.output, HasSubstr("resumed at step"));
   EXPECT_EQ(weights_in(killed), weights_in(whole));
 }
@@ -77,8 +75,7 @@ TEST_F(ResumableLoop, ResumesWithAnotherNumberOfRanks) {
   const auto of_two = kill_after_checkpoint(2, directory);
   const auto of_three = kill_after_checkpoint(3, directory);
   EXPECT_LT(of_two, of_three);
-  const auto last = tandem_run(launch(1, directory));
-  ASSERT_TRUE(last.status.ok()) << last.errors;
+  const auto last = run_ok(launch(1, directory));
   const auto loss = lines_after(last.output, "loss ");
   ASSERT_EQ(loss.size(), 1u) << last.output;
   // The targets' variance is 20.
@@ -150,16 +147,14 @@ TEST_P(RestartedLoop, HasTheVariablesOfTorchrunAndTheWeightsOfAnUndisturbedOne) 
   const Arguments loop = {
       "sh",      "-c", kRestartedRank, "sh", scratch_.path(), program("resumable_loop"),
       directory, "1"};
-  const auto run =
-      run_command(with(with(GetParam().command, flags), loop), {{"FAULT", fault}}, 300);
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(run_command(
+      with(with(GetParam().command, flags), loop), {{"FAULT", fault}}, 300));
   EXPECT_THAT(run.output, HasSubstr("resumed at step 50\n"));
   for (int rank = 0; rank < 3; ++rank) {
     const auto file = scratch_ / ("variables-1-" + std::to_string(rank));
     EXPECT_EQ(read_file(file), variables_of(rank));
   }
-  const auto undisturbed = tandem_run(launch(3, scratch_ / "whole", 1));
-  EXPECT_TRUE(undisturbed.status.ok()) << undisturbed.errors;
+  const auto undisturbed = run_ok(launch(3, scratch_ / "whole", 1));
   const auto weights = lines_after(undisturbed.output, "weights ");
   ASSERT_EQ(weights.size(), 3u);
   EXPECT_EQ(lines_after(run.output, "weights "), weights);
@@ -191,9 +186,8 @@ class MpiLoop : public testing::Test {
 
   static Result result_of(
       const std::string& name, int ranks, const Arguments& arguments = {}) {
-    const auto run =
-        run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 100);
-    EXPECT_TRUE(run.status.ok()) << run.errors;
+    const auto run = checked(
+        run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 100));
     const auto hashes = lines_after(run.output, "weights ");
     const auto norms = lines_after(run.output, "norm ");
     if (hashes.size() != 1 || norms.size() != 1) {

@@ -18,7 +18,6 @@
 namespace tandem::data_formats_test {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -88,9 +87,7 @@ class DataFormats : public testing::Test {
   }
 
   std::string expect_ok(const Arguments& arguments) const {
-    const auto result = run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-    return result.output;
+    return checked(run(arguments)).output;
   }
 
   // Trains and returns the hash of the parameters. `start`: arguments before "train".
@@ -264,13 +261,10 @@ TEST_F(DataFormats, PatienceAndTheBestCheckpointWatchTheValidationLoss) {
   EXPECT_NEAR(json_number(summary, "best_validation_loss"), *best, 1e-9);
   EXPECT_NEAR(json_number(summary, "test_loss"), losses_of(last_, "test").at(0), 1e-9);
   const auto run = last_;
-  EXPECT_THAT(
+  expect_parts(
       evaluated({"--split", "validation"}),
-      AllOf(
-          HasSubstr("Validation set: " + loss_text(losses.back())), HasSubstr("/20 ")));
-  EXPECT_THAT(
-      evaluated({"--split", "train"}),
-      AllOf(HasSubstr("Train set: "), HasSubstr("/80 ")));
+      {"Validation set: " + loss_text(losses.back()), "/20 "});
+  expect_parts(evaluated({"--split", "train"}), {"Train set: ", "/80 "});
   EXPECT_THAT(
       evaluated(),
       HasSubstr("Test set: " + loss_text(json_number(summary, "test_loss"))));
@@ -324,9 +318,9 @@ TEST_P(EvaluatedFormats, EvalAndPredictAgreeWithTheRun) {
   const auto data = digits(GetParam());
   const Arguments more = GetParam() == DigitsFormat::csv ? kTable : Arguments();
   const auto info = expect_ok(with({"data", "info", data}, more));
-  EXPECT_THAT(info, HasSubstr("train: 240 samples of 1x28x28, "));
-  EXPECT_THAT(info, HasSubstr("test: 60 samples of 1x28x28, "));
-  EXPECT_THAT(info, HasSubstr("class 9: 24\n"));
+  expect_parts(
+      info, {"train: 240 samples of 1x28x28, ", "test: 60 samples of 1x28x28, ",
+             "class 9: 24\n"});
   trained(data, with({"--nproc", "3", "--epochs", "2"}, more));
   const double accuracy = json_number(last_ + "/summary.json", "test_accuracy");
   EXPECT_GT(accuracy, 15);
@@ -375,8 +369,7 @@ TEST_F(DataFormats, ClassesOfAnotherFolderHaveTheNumbersOfTheRun) {
       HasSubstr(fmt::format("Accuracy: {}/12 ", count_correct(lines))));
   fs::copy(data + "/test/0", other + "/new");
   const auto eval = run({"eval", "--checkpoint", last_, "--data", other});
-  EXPECT_EQ(eval.status.code, 1);
-  EXPECT_THAT(eval.errors, HasSubstr("'" + other + "' has the class 'new'"));
+  expect_exit(eval, 1, {"'" + other + "' has the class 'new'"});
   const auto unlabelled = predicted({"--data", other});
   ASSERT_EQ(unlabelled.size(), 19u);
   EXPECT_THAT(unlabelled[0], StartsWith("index,file,prediction,"));
@@ -404,11 +397,9 @@ std::string table(int first, int count, const char* target) {
 TEST_F(DataFormats, CategoriesOfATableAreStoredWithTheRun) {
   replace_file(scratch_ / "kinds.csv", table(0, 200, "kind"));
   const std::string data = scratch_ / "kinds.csv";
-  EXPECT_THAT(
+  expect_parts(
       expect_ok({"data", "info", data, "--target", "kind"}),
-      AllOf(
-          HasSubstr("180 samples of 4, float32; 3 classes"),
-          HasSubstr("class 1 long:")));
+      {"180 samples of 4, float32; 3 classes", "class 1 long:"});
   trained(
       data,
       {"--target", "kind", "--model", "simplenet", "--nproc", "3", "--epochs", "20"});
@@ -450,14 +441,13 @@ TEST_F(DataFormats, ATableWithNumbersAsTargetTrainsARegression) {
 TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const std::string network = scratch_ / "bytes.pt";
-  const auto saved = run_python(
+  checked(run_python(
       {"-c",
        "import sys, torch\n"
        "layers = torch.nn.Sequential(torch.nn.Embedding(256, 16), "
        "torch.nn.Linear(16, 256))\n"
        "torch.jit.script(layers).save(sys.argv[1])",
-       network});
-  ASSERT_TRUE(saved.status.ok()) << saved.errors;
+       network}));
   std::string text;
   for (int i = 0; i < 400; ++i) {
     text += "a text about bytes. ";
@@ -475,8 +465,7 @@ TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
   EXPECT_THAT(evaluated(), HasSubstr(fmt::format("({:.2f}%)", accuracy)));
   const auto predict =
       run({"predict", "--checkpoint", last_, "--out", scratch_ / "p.csv"});
-  EXPECT_EQ(predict.status.code, 2);
-  EXPECT_THAT(predict.errors, HasSubstr("use tandem eval"));
+  expect_exit(predict, 2, {"use tandem eval"});
   EXPECT_FALSE(file_exists(scratch_ / "p.csv"));
 }
 
@@ -484,10 +473,7 @@ TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
 
 TEST(DataFormatsOnHosts, TwoHostsTrainOnAFolderOfImages) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << "no network namespaces; scripts/setup, then as root: scripts/test "
-                    "-R Hosts";
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   write_digits(scratch / "digits", kTrain, kTest, DigitsFormat::png);
   const auto results = hosts.run_all(
@@ -502,11 +488,8 @@ TEST(DataFormatsOnHosts, TwoHostsTrainOnAFolderOfImages) {
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
-  EXPECT_THAT(
-      results[0].output,
-      AllOf(
-          HasSubstr("192 samples"), HasSubstr("4 ranks over shm+gloo"),
-          HasSubstr("/48 ("), HasSubstr("/60 (")));
+  expect_parts(
+      results[0].output, {"192 samples", "4 ranks over shm+gloo", "/48 (", "/60 ("});
   // The hosts share the cache here. One process decodes each part.
   const std::string errors = results[0].errors + results[1].errors;
   EXPECT_EQ(lines_after(errors, "decoding 240 images").size(), 1u) << errors;

@@ -9,7 +9,6 @@
 
 namespace tandem::device_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -31,15 +30,11 @@ TEST_F(Devices, CudaNamesTheMissingPart) {
     const auto result = tandem_run(
         {"train", "--data", "digits", "--limit", "100", "--device", "cuda", "--nproc",
          ranks});
-    EXPECT_EQ(result.status.code, 2);
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
-    EXPECT_THAT(
-        result.errors,
-        AllOf(
-            HasSubstr("[device]"), HasSubstr("--device cpu"),
-            HasSubstr(
-                built_for_cuda() ? "there is no usable GPU: CUDA driver version"
-                                 : "this build computes on CPUs only")));
+    expect_error_line(
+        result, 2,
+        {"[device]", "--device cpu",
+         built_for_cuda() ? "there is no usable GPU: CUDA driver version"
+                          : "this build computes on CPUs only"});
   }
 }
 
@@ -51,13 +46,11 @@ TEST_F(Devices, EvalAndBenchPrintTheSameError) {
   for (auto command : commands) {
     command.emplace_back("cuda");
     const auto result = tandem_run(command);
-    EXPECT_EQ(result.status.code, 2);
-    EXPECT_THAT(
-        result.errors,
-        HasSubstr(
-            built_for_cuda()
-                ? "there is no usable GPU: CUDA driver version"
-                : "[device] device is cuda, but this build computes on CPUs only"));
+    expect_exit(
+        result, 2,
+        {built_for_cuda()
+             ? "there is no usable GPU: CUDA driver version"
+             : "[device] device is cuda, but this build computes on CPUs only"});
     command.back() = "gpu";
     EXPECT_THAT(tandem_run(command).errors, HasSubstr("--device"));
     EXPECT_EQ(tandem_run(command).status.code, 2);
@@ -66,55 +59,43 @@ TEST_F(Devices, EvalAndBenchPrintTheSameError) {
 
 TEST_F(Devices, AutoUsesTheCpuAndIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {"train",    "--data",  "digits", "--model",
-                                        "lenet3x3", "--limit", "200",    "--epochs",
-                                        "1",        "--nproc", "2"};
-    command.insert(command.end(), more.begin(), more.end());
-    return tandem_run(command);
+    return tandem_run(with(
+        {"train", "--data", "digits", "--model", "lenet3x3", "--limit", "200",
+         "--epochs", "1", "--nproc", "2"},
+        more));
   };
-  const auto chosen = train({"--device", "auto"});
-  EXPECT_EQ(chosen.status.code, 0) << chosen.errors;
+  const auto chosen = checked(train({"--device", "auto"}));
   EXPECT_THAT(chosen.output, HasSubstr("Accuracy"));
   EXPECT_THAT(chosen.errors, Not(HasSubstr("[device]")));
-  EXPECT_EQ(train({}).status.code, 0);
+  checked(train({}));
 }
 
 TEST_F(Devices, TheRecipeForGpusNamesTheRecipeForCpus) {
   const std::string recipes = source_dir() + "/recipes/";
   const auto result = tandem_run(
       {"train", recipes + "amp-nccl.toml", "--data", "digits", "--limit", "300"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(
-          HasSubstr(
-              built_for_cuda() ? "there is no usable GPU"
-                               : "this build computes on CPUs only"),
-          HasSubstr("; without a GPU use the recipe " + recipes + "amp-fp16.toml\n")));
+  expect_error_line(
+      result, 2,
+      {built_for_cuda() ? "there is no usable GPU" : "this build computes on CPUs only",
+       "; without a GPU use the recipe " + recipes + "amp-fp16.toml\n"});
   const Scratch scratch;
-  const auto compared = tandem_run(
+  const auto compared = run_ok(
       {"compare", recipes + "amp-nccl.toml", recipes + "amp-fp16.toml", "--data",
        "digits", "--limit", "300", "--epochs", "1", "--out", scratch / "out"});
-  EXPECT_EQ(compared.status.code, 0) << compared.errors;
-  EXPECT_THAT(
-      compared.output, AllOf(
-                           HasSubstr("amp-nccl skipped: "), HasSubstr("use the recipe"),
-                           HasSubstr("2 recipes: 1 done, 1 skipped.")));
+  expect_parts(
+      compared.output,
+      {"amp-nccl skipped: ", "use the recipe", "2 recipes: 1 done, 1 skipped."});
 }
 
 TEST_F(Devices, NcclNeedsRanksOnGpus) {
   const auto result = tandem_run(
       {"train", "--data", "digits", "--limit", "100", "--backend", "nccl", "--nproc",
        "2"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors, AllOf(HasSubstr("backend nccl"), HasSubstr("--device cuda")));
+  expect_exit(result, 2, {"backend nccl", "--device cuda"});
 }
 
 TEST_F(Devices, DoctorListsGpus) {
-  const auto result = tandem_run({"doctor"});
-  EXPECT_EQ(result.status.code, 0);
+  const auto result = run_ok({"doctor"});
   EXPECT_THAT(
       result.output, HasSubstr(
                          built_for_cuda() ? "\"no_gpu\": \"CUDA driver version"

@@ -1,6 +1,5 @@
 // Networks that a user trains, exports to ONNX, and runs with ONNX Runtime.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/graph/fixture_files.h"
@@ -9,21 +8,16 @@
 
 namespace tandem::export_onnx_test {
 
-using testing::HasSubstr;
-
 class OnnxExport : public testing::Test {
  protected:
   void SetUp() override {
-    const auto made = tandem_run(
+    run_ok(
         {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
-    ASSERT_TRUE(made.status.ok()) << made.errors;
   }
 
   // Trains a network on three ranks.
   void train(const std::string& model) const {
-    const auto trained = tandem_run(
-        {"train", "--data", data_, "--model", model, "--nproc", "3", "--out", run_});
-    ASSERT_TRUE(trained.status.ok()) << trained.errors;
+    run_ok({"train", "--data", data_, "--model", model, "--nproc", "3", "--out", run_});
   }
 
   CommandResult export_run() const {
@@ -32,8 +26,7 @@ class OnnxExport : public testing::Test {
 
   // Returns the line "Average loss: 0.1234, Accuracy: 480/500".
   std::string evaluation() const {
-    const auto result = tandem_run({"eval", "--checkpoint", run_});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = run_ok({"eval", "--checkpoint", run_});
     const size_t begin = result.output.rfind("Average loss");
     return result.output.substr(begin, result.output.find(" (", begin) - begin);
   }
@@ -59,11 +52,9 @@ TEST_F(OnnxExport, OnnxRuntimeHasTheAccuracyOfEval) {
     SCOPED_TRACE(model);
     remove_all(run_);
     train(model);
-    const auto exported = export_run();
-    ASSERT_TRUE(exported.status.ok()) << exported.errors;
-    const auto theirs = run_onnx_python(
-        {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_});
-    ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+    checked(export_run());
+    const auto theirs = checked(run_onnx_python(
+        {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_}));
     const auto ours = evaluation() + "\n";
     EXPECT_EQ(theirs.output, ours + ours);
   }
@@ -79,12 +70,10 @@ TEST_F(OnnxExport, OperatorsWithoutCounterpartLeaveTheOldFile) {
   train(scratch_ / "network.pt2");
   replace_file(file_, std::string("old"));
   const auto exported = export_run();
-  EXPECT_EQ(exported.status.code, 2);
-  EXPECT_THAT(
-      exported.errors,
-      HasSubstr("[export] ONNX has no counterpart of aten::sinh in relu (network.py:"));
-  EXPECT_THAT(exported.errors, HasSubstr(" and 1 more"));
-  EXPECT_EQ(std::count(exported.errors.begin(), exported.errors.end(), '\n'), 1);
+  expect_error_line(
+      exported, 2,
+      {"[export] ONNX has no counterpart of aten::sinh in relu (network.py:",
+       " and 1 more"});
   EXPECT_EQ(read_file(file_), "old");
 }
 

@@ -22,21 +22,15 @@ TEST(FirstHour, ABuildTreeHasTheRecipesOfItsSources) {
          scratch.path()});
   };
   EXPECT_THAT(run("recipes").output, HasSubstr("\nquickstart "));
-  const auto trained = run("train quickstart --limit 64 --dry-run --nproc 1");
-  EXPECT_TRUE(trained.status.ok()) << trained.errors;
+  checked(run("train quickstart --limit 64 --dry-run --nproc 1"));
   const auto wrong = run("train quikstart");
-  EXPECT_EQ(wrong.status.code, 2);
-  EXPECT_THAT(
-      wrong.errors,
-      AllOf(
-          HasSubstr("did you mean 'quickstart'?"), HasSubstr("amp-fp16, amp-nccl, ")));
+  expect_exit(wrong, 2, {"did you mean 'quickstart'?", "amp-fp16, amp-nccl, "});
 }
 
 TEST(FirstHour, AcceptsNamesOfOtherTools) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--strategy", "ddp", "--learning-rate", "0.5", "--nproc", "3",
        "--model", "simplenet", "--limit", "192"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("data_parallel, 3 ranks"));
   EXPECT_THAT(tandem_run({"--version"}).output, StartsWith("tandem "));
 }
@@ -46,30 +40,23 @@ TEST(FirstHour, ARunsDirectoryStandsForItsNewestCheckpoint) {
   const auto run = scratch / "run";
   const Arguments train = {"train", "--model", "simplenet", "--limit", "640",
                            "--lr",  "0.1",     "--out",     run};
-  ASSERT_TRUE(tandem_run(train).status.ok());
+  run_ok(train);
   const auto evaluate = [](const std::string& checkpoint) {
     return tandem_run({"eval", "--checkpoint", checkpoint, "--limit", "640"});
   };
-  const auto newest = evaluate(run + "/checkpoints/step-00000010");
-  ASSERT_TRUE(newest.status.ok()) << newest.errors;
+  const auto newest = checked(evaluate(run + "/checkpoints/step-00000010"));
   EXPECT_EQ(evaluate(run).output, newest.output);
   EXPECT_EQ(evaluate(run + "/checkpoints").output, newest.output);
-  EXPECT_TRUE(tandem_run({"export", "--checkpoint", run, "--out", scratch / "model.pt"})
-                  .status.ok());
-  EXPECT_TRUE(
-      tandem_run({"train", "--model", "simplenet", "--limit", "64", "--init", run})
-          .status.ok());
+  run_ok({"export", "--checkpoint", run, "--out", scratch / "model.pt"});
+  run_ok({"train", "--model", "simplenet", "--limit", "64", "--init", run});
 }
 
 TEST(FirstHour, AFinishedRunIsReportedAsFinished) {
   const Scratch scratch;
   const Arguments train = {"train",   "--model", "simplenet", "--limit",      "192",
                            "--nproc", "3",       "--out",     scratch / "run"};
-  ASSERT_TRUE(tandem_run(train).status.ok());
-  auto again = train;
-  again.insert(again.end(), {"--resume", "auto"});
-  const auto result = tandem_run(again);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(train);
+  const auto result = run_ok(with(train, {"--resume", "auto"}));
   EXPECT_THAT(
       result.output,
       AllOf(
@@ -81,22 +68,18 @@ TEST(FirstHour, ADryRunResumesInTheMiddleOfAnEpoch) {
   const Scratch scratch;
   const Arguments train = {"train", "--model", "simplenet",    "--limit",
                            "640",   "--out",   scratch / "run"};
-  auto first = train;
-  first.insert(first.end(), {"--checkpoint-every", "4", "--keep-checkpoints", "0"});
-  ASSERT_TRUE(tandem_run(first).status.ok());
-  const auto result = tandem_run(
+  run_ok(with(train, {"--checkpoint-every", "4", "--keep-checkpoints", "0"}));
+  const auto result = run_ok(
       {"train", "--model", "simplenet", "--limit", "640", "--resume",
        scratch / "run/checkpoints/step-00000004", "--dry-run", "--log-every", "1"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("step 6/6"));
 }
 
 TEST(FirstHour, ZeroEpochsSaveTheInitialWeights) {
   const Scratch scratch;
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--model", "simplenet", "--limit", "64", "--epochs", "0", "--out",
        scratch / "run"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("Nothing to train: epochs is 0"));
   EXPECT_TRUE(file_exists(scratch / "run/checkpoints/step-00000000/model.safetensors"));
 }
@@ -104,10 +87,9 @@ TEST(FirstHour, ZeroEpochsSaveTheInitialWeights) {
 TEST(FirstHour, WarnsOfManyRanksOnFewCpus) {
   const auto cpus = std::to_string(usable_cpus());
   const auto ranks = std::to_string(2 * usable_cpus() + 1);
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--rank-type", "thread", "--nproc", ranks, "--model", "simplenet",
        "--limit", "640"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(ranks + " ranks share " + cpus + " CPUs"));
 }
 

@@ -11,7 +11,6 @@
 namespace tandem::hogwild_test {
 
 using testing::ContainsRegex;
-using testing::HasSubstr;
 
 struct Step {
   // In microseconds.
@@ -53,11 +52,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
   const Scratch scratch;
-  const auto result = tandem_run(
+  run_ok(
       {"train", "--strategy", "hogwild", "--nproc", "2", "--rank-type", GetParam(),
        "--model", "net5x5", "--optimizer", "sgd", "--lr", "0.1", "--limit", "1280",
        "--trace", "--out", scratch / "run"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   const std::vector<std::vector<Step>> steps = {
       steps_in(scratch / "run/trace/rank-0.json"),
       steps_in(scratch / "run/trace/rank-1.json")};
@@ -82,8 +80,7 @@ double accuracy_of(const std::vector<std::string>& more) {
       "off",    "--seed",  "1"};
   arguments[14] = scratch / "run";
   arguments.insert(arguments.end(), more.begin(), more.end());
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(arguments);
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 
@@ -102,23 +99,20 @@ TEST_P(Hogwild, ResumesFromACheckpoint) {
       "--rank-type", GetParam(),    "--model", "simplenet",    "--lr",
       "0.01",        "--optimizer", "sgd",     "--momentum",   "0.9",
       "--limit",     "1280",        "--out",   scratch / "run"};
-  ASSERT_TRUE(tandem_run(command).status.ok());
-  auto more = command;
-  more.insert(more.end(), {"--resume", "auto", "--epochs", "2"});
-  const auto resumed = tandem_run(more);
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  run_ok(command);
+  run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   // An epoch has five steps of batch 64.
   EXPECT_EQ(json_number(scratch / "run/summary.json", "steps"), 10);
 }
 
 TEST(HogwildRecipe, PrintsTheTutorialsLines) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", source_dir() + "/recipes/hogwild.toml", "--data", "digits", "--limit",
        "640", "--epochs", "2"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   // The size of the whole data set: the tutorial prints len(dataloader.dataset).
-  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 0\n"));
-  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 1\n"));
+  expect_parts(
+      result.output,
+      {"640 data samples ---> Worker: 0\n", "640 data samples ---> Worker: 1\n"});
   for (const char* start : {"rank: 0 -- epoch: 2", "rank: 1 -- epoch: 2"}) {
     EXPECT_THAT(
         result.output, ContainsRegex(

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "program.h"
@@ -17,21 +16,19 @@ class InteropProgram : public testing::Test {
  protected:
   void SetUp() override {
     TANDEM_NEEDS_PYTHON_TORCH();
-    const auto made = tandem_run(
+    run_ok(
         {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
-    ASSERT_TRUE(made.status.ok()) << made.errors;
   }
 
   // The line "Average loss: 0.1234, Accuracy: 480/500".
   std::string python_says(const std::string& weights) {
-    const auto result = run_peer({"evaluate", "--data", data_, "--weights", weights});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result =
+        checked(run_peer({"evaluate", "--data", data_, "--weights", weights}));
     return result.output.substr(0, result.output.find('\n'));
   }
 
   std::string tandem_says(const std::vector<std::string>& arguments) {
-    const auto result = tandem_run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = run_ok(arguments);
     const size_t begin = result.output.rfind("Average loss");
     return result.output.substr(begin, result.output.find(" (", begin) - begin);
   }
@@ -42,9 +39,7 @@ class InteropProgram : public testing::Test {
 
 TEST_F(InteropProgram, CheckpointAndExportsHaveTheSameResultInPython) {
   const auto out = scratch_ / "run";
-  const auto trained = tandem_run(
-      {"train", "--data", data_, "--model", "net", "--nproc", "3", "--out", out});
-  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  run_ok({"train", "--data", data_, "--model", "net", "--nproc", "3", "--out", out});
   // Each rank has 214 samples, in batches of 64.
   const auto checkpoint = out + "/checkpoints/step-00000004";
   const auto ours = tandem_says({"eval", "--checkpoint", checkpoint});
@@ -53,13 +48,10 @@ TEST_F(InteropProgram, CheckpointAndExportsHaveTheSameResultInPython) {
   for (const char* name : {"net.pt", "net.safetensors"}) {
     SCOPED_TRACE(name);
     const auto file = scratch_ / name;
-    const auto exported =
-        tandem_run({"export", "--checkpoint", checkpoint, "--out", file});
-    ASSERT_TRUE(exported.status.ok()) << exported.errors;
+    const auto exported = run_ok({"export", "--checkpoint", checkpoint, "--out", file});
     EXPECT_THAT(exported.output, HasSubstr("8 tensors"));
-    const auto same = run_peer(
-        {"same", "--first", file, "--second", checkpoint + "/model.safetensors"});
-    EXPECT_TRUE(same.status.ok()) << same.errors;
+    checked(run_peer(
+        {"same", "--first", file, "--second", checkpoint + "/model.safetensors"}));
     EXPECT_EQ(python_says(file), ours);
     // And back to tandem.
     EXPECT_EQ(
@@ -75,27 +67,24 @@ TEST_F(InteropProgram, ExportOfACustomModelHasTheSameAccuracyInPython) {
       recipe,
       "data = \"" + data_ + "\"\nepochs = 6\nbatch_size = 16\nout = \"" + out + "\"\n");
   const auto trained =
-      tandem_run({"launch", "--nproc-per-node", "2", program("custom_model"), recipe});
-  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+      run_ok({"launch", "--nproc-per-node", "2", program("custom_model"), recipe});
   EXPECT_EQ(trained.errors.find("running statistics"), std::string::npos);
   const double accuracy = json_number(out + "/summary.json", "test_accuracy");
   EXPECT_GT(accuracy, 50);
   const auto right = std::to_string(std::lround(accuracy * 5)) + "/500";
   for (const char* name : {"residual.pt", "residual.safetensors"}) {
     const auto file = scratch_ / name;
-    const auto exported = tandem_run({"export", "--checkpoint", out, "--out", file});
-    ASSERT_TRUE(exported.status.ok()) << exported.errors;
+    const auto exported = run_ok({"export", "--checkpoint", out, "--out", file});
     // 5 convolutions, 5 batch norms with 5 tensors each, weight and bias.
     EXPECT_THAT(exported.output, HasSubstr("32 tensors"));
-    const auto theirs = run_peer(
-        {"evaluate", "--model", "residual", "--data", data_, "--weights", file});
-    ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+    const auto theirs = checked(run_peer(
+        {"evaluate", "--model", "residual", "--data", data_, "--weights", file}));
     EXPECT_THAT(theirs.output, HasSubstr("Accuracy: " + right));
   }
 }
 
 TEST_F(InteropProgram, WeightsOfPythonHaveTheSameResult) {
-  ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
+  checked(run_peer({"save", "--out", scratch_ / "."}));
   const auto theirs = python_says(scratch_ / "state.pt");
   EXPECT_THAT(theirs, HasSubstr("/500"));
   for (const char* name : {"state.pt", "state.safetensors", "replica.pt"}) {
@@ -114,7 +103,7 @@ TEST_F(InteropProgram, WeightsOfPythonHaveTheSameResult) {
 }
 
 TEST_F(InteropProgram, UnusableWeightsEndTheRunWithOneLine) {
-  ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
+  checked(run_peer({"save", "--out", scratch_ / "."}));
   replace_file(scratch_ / "text.pt", "not weights\n");
   struct Case {
     std::string model;
@@ -131,10 +120,7 @@ TEST_F(InteropProgram, UnusableWeightsEndTheRunWithOneLine) {
       const auto result = tandem_run(
           {"train", "--data", data_, "--model", model, "--init", scratch_ / file,
            "--nproc", ranks});
-      EXPECT_EQ(result.status.code, code) << result.errors;
-      EXPECT_THAT(result.errors, HasSubstr(says));
-      EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-          << result.errors;
+      expect_error_line(result, code, {says});
     }
   }
 }

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "program.h"
 #include "tests/graph/fixture_files.h"
 #include "tests/parity/python.h"
@@ -30,15 +28,9 @@ std::string records(int count) {
   return bytes;
 }
 
-std::string output_of(const Arguments& arguments) {
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
-  return result.output;
-}
-
 // Returns the number of correct test samples that `tandem eval` prints.
 std::string correct_in(const std::string& checkpoint, const std::string& samples) {
-  const auto text = output_of({"eval", "--checkpoint", checkpoint});
+  const auto text = run_ok({"eval", "--checkpoint", checkpoint}).output;
   const std::string key = "Accuracy: ";
   const size_t begin = text.find(key) + key.size();
   const size_t end = text.find("/" + samples, begin);
@@ -52,10 +44,9 @@ void expect_correct_in_python(
     const std::string& network, const std::string& checkpoint, const std::string& data,
     const std::string& correct) {
   const std::string weights = checkpoint + ".pt";
-  output_of({"export", "--checkpoint", checkpoint, "--out", weights});
-  const auto python = run_python(
-      {source_dir() + "/tests/graph/check_state.py", network, weights, data});
-  ASSERT_TRUE(python.status.ok()) << python.errors;
+  run_ok({"export", "--checkpoint", checkpoint, "--out", weights});
+  const auto python = checked(run_python(
+      {source_dir() + "/tests/graph/check_state.py", network, weights, data}));
   EXPECT_THAT(python.output, HasSubstr("\"correct\": " + correct + ","));
 }
 
@@ -70,7 +61,7 @@ TEST(NetworkFile, ExportedNetworkHasTheSameAccuracyInPython) {
   replace_file(data + "/test_batch.bin", records(200));
   const auto network = unpack_fixture(scratch, "resnet18-2.15.0.pt2");
   const std::string run = scratch / "run";
-  output_of(
+  run_ok(
       {"train", "--model", network, "--data", data, "--nproc", "3", "--batch-size", "5",
        "--optimizer", "adam", "--lr", "0.02", "--epochs", "4", "--out", run});
   const auto correct = correct_in(run, "200");
@@ -82,13 +73,12 @@ class ScriptFile : public testing::Test {
  protected:
   void SetUp() override {
     TANDEM_NEEDS_PYTHON_TORCH();
-    const auto saved = run_python(
+    checked(run_python(
         {"-c",
          "import sys, torch; sys.path.append(sys.argv[1]); import networks; "
          "torch.jit.script(networks.Net()).save(sys.argv[2])",
-         source_dir() + "/tests/graph", network_});
-    ASSERT_TRUE(saved.status.ok()) << saved.errors;
-    output_of(
+         source_dir() + "/tests/graph", network_}));
+    run_ok(
         {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
   }
 
@@ -104,10 +94,10 @@ class ScriptFile : public testing::Test {
 TEST_F(ScriptFile, TrainsResumesAndHasTheSameAccuracyInPython) {
   const std::string run = scratch_ / "run";
   const Arguments loss = {"--loss", "nll", "--out", run};
-  EXPECT_THAT(output_of(train_with(loss)), HasSubstr("executor eager"));
+  EXPECT_THAT(run_ok(train_with(loss)).output, HasSubstr("executor eager"));
   // The run has its own copy.
   remove_all(network_);
-  output_of({"train", "--resume", "auto", "--out", run, "--epochs", "3"});
+  run_ok({"train", "--resume", "auto", "--out", run, "--epochs", "3"});
   const auto correct = correct_in(run, "500");
   EXPECT_GT(std::stoi(correct), 150);
   expect_correct_in_python("net", run, data_, correct);
@@ -117,10 +107,7 @@ TEST_F(ScriptFile, ATornFileEndsTheRunWithOneLine) {
   const auto bytes = read_file(network_);
   replace_file(network_, bytes.substr(0, bytes.size() / 2));
   const auto result = tandem_run(train_with({}));
-  EXPECT_EQ(result.status.code, 1) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(network_));
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-      << result.errors;
+  expect_error_line(result, 1, {network_});
 }
 
 }  // namespace tandem::network_file_test

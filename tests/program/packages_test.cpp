@@ -13,7 +13,6 @@ namespace tandem::packages_test {
 
 namespace fs = std::filesystem;
 
-using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -38,10 +37,9 @@ Names files_below(const fs::path& root) {
 class Installed {
  public:
   explicit Installed(const std::string& component) {
-    const auto result = run_command(
+    checked(run_command(
         {"cmake", "--install", binary_dir(), "--component", component, "--prefix",
-         prefix()});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+         prefix()}));
   }
   std::string prefix() const {
     return scratch_ / "prefix";
@@ -147,19 +145,16 @@ TEST(Packages, LibraryHasHeadersAndExamplesOnly) {
 
 // --- an installed program ---
 
-CommandResult installed_run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), runtime().prefix() + "/bin/tandem");
-  return run_command(arguments);
+CommandResult installed_run(const Arguments& arguments) {
+  return run_command(with({runtime().prefix() + "/bin/tandem"}, arguments));
 }
 
 TEST(Packages, AnInstalledProgramFindsWorkerAndRecipes) {
-  const auto result = installed_run(
+  const auto result = checked(installed_run(
       {"train", "ddp-linear", "--data", "digits", "--limit", "64", "--epochs", "1",
-       "--nproc", "2"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--nproc", "2"}));
   EXPECT_THAT(result.output, HasSubstr("2 ranks"));
-  const auto named = installed_run({"train", "quickstart.toml", "--dry-run"});
-  EXPECT_TRUE(named.status.ok()) << named.errors;
+  checked(installed_run({"train", "quickstart.toml", "--dry-run"}));
 }
 
 // The real libraries would load their own, among them GDAL's and Qt's.
@@ -183,46 +178,40 @@ TEST(Packages, AnInstalledWorkerLoadsNoUnusedLibrary) {
   const auto alone = scratch / "tandem-worker";
   fs::copy(worker, alone);
   EXPECT_THAT(run_command({"ldd", alone}).output, HasSubstr("libgdal"));
-  EXPECT_TRUE(run_command({alone, "train", "--help"}).status.ok());
+  checked(run_command({alone, "train", "--help"}));
 }
 
 TEST(Packages, CompareAcceptsNamesOfRecipes) {
   const Scratch scratch;
-  const auto result = installed_run(
-      {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  checked(installed_run(
+      {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"}));
   EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"done\""));
 }
 
 TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
   const auto result = installed_run({"train", "quikstart"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(
-          HasSubstr("'quikstart'"), HasSubstr("did you mean 'quickstart'?"),
-          HasSubstr("choose one of amp-fp16, amp-nccl, "),
-          HasSubstr(
-              "sync-batch-norm (in " + runtime().prefix() + "/share/tandem/recipes)")));
+  expect_exit(
+      result, 2,
+      {"'quikstart'", "did you mean 'quickstart'?",
+       "choose one of amp-fp16, amp-nccl, ",
+       "sync-batch-norm (in " + runtime().prefix() + "/share/tandem/recipes)"});
 }
 
 TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
   for (const char* name : {"002-ddp", "002-ddp.toml"}) {
     const Scratch scratch;
-    const auto result = installed_run(
+    checked(installed_run(
         {"compare", name, "--data", "digits", "--limit", "64", "--epochs", "0", "--out",
-         scratch / "compare"});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+         scratch / "compare"}));
     EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"ddp-linear\""));
   }
 }
 
 TEST(Packages, RecipesListsInstalledRecipes) {
-  EXPECT_THAT(
+  expect_parts(
       installed_run({"recipes"}).output,
-      AllOf(
-          HasSubstr("\nddp                   003  DistributedDataParallel"),
-          HasSubstr("\nquickstart            -    A first run")));
+      {"\nddp                   003  DistributedDataParallel",
+       "\nquickstart            -    A first run"});
 }
 
 TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
@@ -245,8 +234,7 @@ TEST(Packages, AFileOverridesAnInstalledRecipeAndAFolderDoesNot) {
          runtime().prefix() + "/bin/tandem", scratch / "", recipe});
   };
   EXPECT_THAT(in_scratch("ddp-linear").errors, HasSubstr("unknown key 'nosuch'"));
-  const auto folder = in_scratch("quickstart");
-  EXPECT_TRUE(folder.status.ok()) << folder.errors;
+  checked(in_scratch("quickstart"));
 }
 
 // --- pages ---
@@ -280,10 +268,7 @@ TEST_F(Pages, HaveNoErrorsAndAllSections) {
   }
   const auto page = read("tandem");
   EXPECT_EQ(page.errors, "");
-  EXPECT_THAT(
-      page.output, AllOf(
-                       HasSubstr("ENVIRONMENT\n"), HasSubstr("EXAMPLES\n"),
-                       HasSubstr("tandem-train(1)")));
+  expect_parts(page.output, {"ENVIRONMENT\n", "EXAMPLES\n", "tandem-train(1)"});
 }
 
 TEST_F(Pages, NameEveryFlagOfTheHelp) {
@@ -308,33 +293,28 @@ TEST_F(Pages, NameEveryFlagOfTheHelp) {
 }
 
 TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
-  EXPECT_THAT(
+  expect_parts(
       read("tandem-train").output,
-      AllOf(
-          HasSubstr("convnet_bn"), HasSubstr("one set of parameters without locks"),
-          HasSubstr("Default: 64")));
+      {"convnet_bn", "one set of parameters without locks", "Default: 64"});
 }
 
 TEST_F(Pages, AreAlsoPagesOfTheSite) {
   const Scratch scratch;
-  const auto written = run_command(
+  checked(run_command(
       {"python3", source_dir() + "/packaging/pages", program(), scratch / "commands.md",
        scratch / "recipes.md"},
-      {{"PYTHONDONTWRITEBYTECODE", "1"}});
-  ASSERT_TRUE(written.status.ok()) << written.errors;
+      {{"PYTHONDONTWRITEBYTECODE", "1"}}));
   const auto reference = read_file(scratch / "commands.md");
   for (const auto& command : commands()) {
     EXPECT_THAT(reference, HasSubstr("## tandem " + command + "\n"));
   }
-  EXPECT_THAT(
-      reference, AllOf(
-                     HasSubstr("\n`--epochs` *N*\n: "),
-                     HasSubstr("  * `convnet_bn`: 2 convolutions 5x5, batch norm")));
-  EXPECT_THAT(
+  expect_parts(
+      reference,
+      {"\n`--epochs` *N*\n: ", "  * `convnet_bn`: 2 convolutions 5x5, batch norm"});
+  expect_parts(
       read_file(scratch / "recipes.md"),
-      AllOf(
-          HasSubstr("| [hogwild](#hogwild) | [001](../tutorials/001.md) | Hogwild"),
-          HasSubstr("strategy = \"hogwild\"\n")));
+      {"| [hogwild](#hogwild) | [001](../tutorials/001.md) | Hogwild",
+       "strategy = \"hogwild\"\n"});
 }
 
 // --- completion ---
@@ -384,14 +364,13 @@ TEST_P(Completions, OfFish) {
   for (const auto& word : GetParam().words) {
     line += word == "=" ? word : line.back() == '=' ? word : " " + word;
   }
-  const auto result = run_command(
+  const auto result = checked(run_command(
       {"fish", "--no-config", "-c",
        "set -x PATH $argv[1]/bin $PATH\n"
        "source $argv[1]/share/fish/vendor_completions.d/tandem.fish\n"
        "complete -C $argv[2]",
        runtime().prefix(), line},
-      {{"HOME", home / ""}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      {{"HOME", home / ""}}));
   EXPECT_EQ(result.errors, "");
   Names offered;
   for (const auto& row : sorted_lines(result.output)) {
@@ -430,8 +409,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_F(Pages, ZshUnderstandsItsCompletion) {
-  const auto result = run_command({"zsh", "-n", runtime().path_of("_tandem")});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(run_command({"zsh", "-n", runtime().path_of("_tandem")}));
   EXPECT_EQ(result.errors, "");
 }
 
@@ -445,24 +423,22 @@ TEST(Packages, PkgConfigHasTheFlagsOfACompiler) {
   const auto folder = fs::path(development().path_of("tandem.pc")).parent_path();
   const Scratch scratch;
   // With every object of the libraries.
-  const auto built = run_command(
+  checked(run_command(
       {"sh", "-c",
        "c++ -O0 -o \"$0\" \"$1\" -Wl,--whole-archive -ltandem -ltandem_base "
        "-Wl,--no-whole-archive $(pkg-config --cflags --libs tandem)",
        scratch / "hello", source_dir() + "/examples/hello_ranks/main.cpp"},
-      {{"PKG_CONFIG_PATH", folder.string()}});
-  ASSERT_TRUE(built.status.ok()) << built.errors;
+      {{"PKG_CONFIG_PATH", folder.string()}}));
   const auto run = tandem_run({"launch", "--nproc-per-node", "2", scratch / "hello"});
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3")) << run.errors;
 }
 
 TEST(Packages, TheExamplesAreACMakeProject) {
   const Scratch scratch;
-  const auto configured = run_command(
+  checked(run_command(
       {"cmake", "-G", "Ninja", "-B", scratch / "build", "-S",
        development().prefix() + "/share/doc/libtandem-dev/examples",
-       "-DCMAKE_PREFIX_PATH=" + development().prefix()});
-  ASSERT_TRUE(configured.status.ok()) << configured.errors;
+       "-DCMAKE_PREFIX_PATH=" + development().prefix()}));
   const auto targets = run_command({"ninja", "-C", scratch / "build", "-t", "targets"});
   for (const auto& example : fs::directory_iterator(source_dir() + "/examples")) {
     const bool needs_mpi = example.path().filename() == "mpi_loop";

@@ -12,7 +12,6 @@
 
 namespace tandem::parity_test {
 
-using testing::HasSubstr;
 
 // 403 samples do not divide evenly among 2 ranks, and the 202 of a rank do not divide
 // by its batch, so the last batch of each epoch is smaller. An epoch has 51 steps, and
@@ -87,10 +86,9 @@ void halve_images(const std::string& path) {
 
 void make_data(const Training& training, const Scratch& scratch) {
   const auto folder = scratch / "digits";
-  const auto made = tandem_run(
+  run_ok(
       {"data", "make", "digits", "--out", folder, "--train", std::to_string(kSamples),
        "--test", "16"});
-  EXPECT_TRUE(made.status.ok()) << made.errors;
   if (training.side == 14) {
     halve_images(folder + "/train-images-idx3-ubyte");
     halve_images(folder + "/t10k-images-idx3-ubyte");
@@ -122,8 +120,7 @@ std::vector<double> train_in_python(const Training& training, const Scratch& scr
   if (training.reduction == "sum") {
     command.emplace_back("--one-process");
   }
-  const auto result = run_peer(command);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(run_peer(command));
   return steps_of_lines(result.output).losses;
 }
 
@@ -139,8 +136,7 @@ std::vector<double> train_here(
   if (training.optimizer == "sgd") {
     command.insert(command.end(), {"--momentum", "0.9", "--weight-decay", "0.0005"});
   }
-  const auto result = tandem_run(command, {{"OMP_NUM_THREADS", "1"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(command, {{"OMP_NUM_THREADS", "1"}});
   return numbers_of_metrics(out + "/metrics.jsonl");
 }
 
@@ -243,20 +239,18 @@ TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
        "--start-factor", "0.1", "--min-lr", "0.001", "--label-smoothing", "0.1",
        "--ignore-index", "3", "--ema-decay", "0.9"});
   const auto world = std::to_string(training.world);
-  const auto peer = run_peer(with(
+  const auto peer = checked(run_peer(with(
       {"train", "--world", world, "--one-process", "--ema-out", scratch / "ema.pt"},
-      both));
-  ASSERT_TRUE(peer.status.ok()) << peer.errors;
+      both)));
   const auto theirs = steps_of_lines(peer.output);
   const auto out = scratch / "run";
-  const auto ran = tandem_run(
+  run_ok(
       with(
           {"train", "--nproc", world, "--model", "net", "--no-dropout", "--log-every",
            "1", "--executor", "eager", "--momentum", "0.9", "--weight-decay", "0.0005",
            "--out", out},
           both),
       {{"OMP_NUM_THREADS", "1"}});
-  ASSERT_TRUE(ran.status.ok()) << ran.errors;
   const auto losses = numbers_of_metrics(out + "/metrics.jsonl");
   const auto lrs = numbers_of_metrics(out + "/metrics.jsonl", "lr");
   const size_t steps = theirs.losses.size();
@@ -267,13 +261,11 @@ TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
   printf("largest relative difference of %zu steps: %.2g\n", steps, difference);
   EXPECT_LE(difference, 1e-9);
   EXPECT_LE(largest_relative_difference(lrs, theirs.lrs, steps), 1e-9);
-  const auto exported = tandem_run(
+  run_ok(
       {"export", "--checkpoint", out, "--ema", "--out", scratch / "ema.safetensors"});
-  ASSERT_TRUE(exported.status.ok()) << exported.errors;
-  const auto same = run_peer(
+  checked(run_peer(
       {"same", "--first", scratch / "ema.safetensors", "--second", scratch / "ema.pt",
-       "--tolerance", "1e-9"});
-  EXPECT_TRUE(same.status.ok()) << same.output << same.errors;
+       "--tolerance", "1e-9"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ParityOptions, testing::Values(1, 2, 3));

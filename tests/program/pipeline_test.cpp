@@ -20,10 +20,8 @@ std::string train_recipe(
       "train", recipe_file(name), "--data", "digits",      "--limit", "640", "--epochs",
       "1",     "--out",           out,      "--log-every", "5"};
   command.insert(command.end(), more.begin(), more.end());
-  const auto result = tandem_run(command);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("lenet3x3 (315146 parameters) on digits"));
-  EXPECT_THAT(result.output, HasSubstr("step 10/10"));
+  const auto result = run_ok(command);
+  expect_parts(result.output, {"lenet3x3 (315146 parameters) on digits", "step 10/10"});
   EXPECT_THAT(result.errors, HasSubstr("stage 1: "));
   return hash_of(out);
 }
@@ -57,9 +55,7 @@ TEST(PipelineRecipes, CutNamesTheFirstLayersOfStages) {
         "train",   "--model", "net",   "--strategy",  "pipeline",    "--nproc", "2",
         "--limit", "128",     "--out", scratch / run, "--precision", "fp64"};
     command.insert(command.end(), cut.begin(), cut.end());
-    const auto result = tandem_run(command);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-    return result.errors;
+    return run_ok(command).errors;
   };
   EXPECT_THAT(
       train("fc1", {"--cut", "fc1"}),
@@ -81,9 +77,8 @@ TEST(PipelineRecipes, ModelParallelSavesAWholeModel) {
   const Scratch scratch;
   const auto out = scratch / "run";
   train_recipe("model-parallel", out);
-  const auto evaluated = tandem_run(
+  const auto evaluated = run_ok(
       {"eval", "--checkpoint", out + "/checkpoints/step-00000010", "--limit", "640"});
-  ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
   EXPECT_THAT(
       evaluated.output,
       HasSubstr(

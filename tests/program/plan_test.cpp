@@ -10,12 +10,10 @@
 
 namespace tandem::plan_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
-CommandResult plan(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  return tandem_run(arguments);
+CommandResult plan(const Arguments& arguments) {
+  return tandem_run(with({"plan"}, arguments));
 }
 
 // Returns the number of a key in row `row` of the JSON output.
@@ -30,11 +28,10 @@ double figure(const std::string& output, size_t row, const std::string& key) {
 
 TEST(Plan, PredictsFromFlags) {
   // 8 MB over 8 Gbit/s, all after backward: two nodes send 4 MB twice.
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--step-ms", "100", "--gradient-bytes", "8e6", "--sync", "flat",
        "--bandwidth-gbit", "8", "--latency-us", "500", "--batch-size", "64", "--nodes",
-       "1,2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "1,2", "--json"}));
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "step_ms"), 100);
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "samples_per_second"), 640);
   EXPECT_DOUBLE_EQ(figure(result.output, 1, "comm_ms"), 2 * (0.5 + 4));
@@ -43,31 +40,26 @@ TEST(Plan, PredictsFromFlags) {
 }
 
 TEST(Plan, SixteenBitsHalveTheBytes) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--step-ms", "100", "--buckets", "6e6@50,2e6@0", "--comm-hook", "bf16",
-       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"}));
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "comm_ms"), 4);
   // The first bucket overlaps backward.
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "exposed_ms"), 1);
 }
 
 TEST(Plan, PrintsARowPerNumberOfNodes) {
-  const auto result =
-      plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
+  const auto result = checked(
+      plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"}));
+  expect_parts(
       result.output,
-      AllOf(
-          HasSubstr("Step (from flags): 27 ms"), HasSubstr("efficiency %"),
-          HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
+      {"Step (from flags): 27 ms", "efficiency %", "\n1 ", "\n512 ", "\n1000 "});
 }
 
 TEST(Plan, MeasuresAStep) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--measure", "--model", "simplenet", "--batch-size", "16", "--nodes", "1,4",
-       "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "--json"}));
   EXPECT_THAT(result.output, HasSubstr("measured here: simplenet"));
   EXPECT_GT(figure(result.output, 0, "step_ms"), 0);
   EXPECT_GT(figure(result.output, 1, "step_ms"), figure(result.output, 0, "step_ms"));
@@ -76,19 +68,17 @@ TEST(Plan, MeasuresAStep) {
 }
 
 TEST(Plan, FrozenParametersAreNotSent) {
-  const auto result = plan(
+  const auto result = checked(plan(
       {"--measure", "--model", "simplenet", "--freeze", "*.weight", "--batch-size",
-       "16", "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+       "16", "--nodes", "2", "--json"}));
   // The ten values of the bias.
   EXPECT_THAT(result.output, HasSubstr("\"buckets\":\"40@"));
 }
 
 TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
        "--warmup", "1", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   const auto number = [&](const std::string& key, size_t from = 0) {
     const size_t at = result.output.find("\"" + key + "\":", from);
     return at == std::string::npos ? -1
@@ -110,27 +100,21 @@ TEST(Plan, ReadsARun) {
   const Scratch scratch;
   const auto train = [&](const std::string& nproc) {
     const auto out = scratch / nproc;
-    const auto result = tandem_run(
+    run_ok(
         {"train", "--model", "simplenet", "--nproc", nproc, "--limit", "2560",
          "--log-every", "5", "--out", out});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
     return out;
   };
   const auto three = train("3");
-  const auto result = plan({"--from", three, "--nodes", "2", "--json"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
-      result.output, AllOf(
-                         HasSubstr("from " + three + ": simplenet"),
-                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":6")));
+  const auto result = checked(plan({"--from", three, "--nodes", "2", "--json"}));
+  expect_parts(
+      result.output, {"from " + three + ": simplenet", "\"batch\":64", "\"ranks\":6"});
   const auto crowded = plan({"--from", three, "--ranks-per-node", "2"});
-  EXPECT_EQ(crowded.status.code, 2);
-  EXPECT_THAT(crowded.errors, HasSubstr("leave --ranks-per-node out"));
+  expect_exit(crowded, 2, {"leave --ranks-per-node out"});
   const auto one = train("1");
   const auto silent = plan({"--from", one});
-  EXPECT_EQ(silent.status.code, 2);
-  EXPECT_THAT(silent.errors, HasSubstr("add --gradient-bytes"));
-  EXPECT_TRUE(plan({"--from", one, "--gradient-bytes", "31400"}).status.ok());
+  expect_exit(silent, 2, {"add --gradient-bytes"});
+  checked(plan({"--from", one, "--gradient-bytes", "31400"}));
 }
 
 TEST(Plan, RefusesInOneLine) {
@@ -142,12 +126,8 @@ TEST(Plan, RefusesInOneLine) {
   const std::vector<std::string> good = {"--step-ms", "27", "--gradient-bytes", "5e6"};
   const auto refused = [&](const std::vector<std::string>& more, const char* reason,
                            bool alone = false, int code = 2) {
-    auto arguments = alone ? std::vector<std::string>() : good;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto result = plan(arguments);
-    EXPECT_EQ(result.status.code, code) << result.errors << reason;
-    EXPECT_THAT(result.errors, HasSubstr(reason));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    const auto result = plan(with(alone ? std::vector<std::string>() : good, more));
+    expect_error_line(result, code, {reason});
     EXPECT_EQ(result.output, "");
   };
   refused({}, "give one of --measure, --from RUN_DIRECTORY and --step-ms", true);

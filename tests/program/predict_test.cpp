@@ -22,22 +22,16 @@ using testing::StartsWith;
 class PredictProgram : public testing::Test {
  protected:
   void SetUp() override {
-    expect_ok(
+    run_ok(
         {"data", "make", "digits", "--out", data_, "--train", "1280", "--test", "300"});
-    expect_ok(
+    run_ok(
         {"train", "--data", data_, "--model", "net", "--batch-size", "16", "--nproc",
          "2", "--out", run_});
   }
 
-  static std::string expect_ok(const Arguments& arguments) {
-    const auto result = tandem_run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-    return result.output;
-  }
-
   // Returns the rows of the predictions, split into fields.
   std::vector<std::vector<std::string>> predict(const Arguments& more = {}) const {
-    expect_ok(with({"predict", "--checkpoint", run_, "--out", csv_}, more));
+    run_ok(with({"predict", "--checkpoint", run_, "--out", csv_}, more));
     std::vector<std::vector<std::string>> rows;
     for (const auto& line : split(read_file(csv_), '\n')) {
       rows.push_back(split(line, ','));
@@ -53,7 +47,7 @@ class PredictProgram : public testing::Test {
 
 TEST_F(PredictProgram, AccuracyOfTheFileEqualsThatOfEval) {
   EXPECT_THAT(
-      expect_ok({"predict", "--checkpoint", run_, "--out", csv_}),
+      run_ok({"predict", "--checkpoint", run_, "--out", csv_}).output,
       HasSubstr("wrote 300 predictions to " + csv_ + "\n"));
   const auto rows = predict({"--batch-size", "128"});
   ASSERT_EQ(rows.size(), 301);
@@ -67,14 +61,14 @@ TEST_F(PredictProgram, AccuracyOfTheFileEqualsThatOfEval) {
   }
   EXPECT_GT(correct, 60);
   EXPECT_THAT(
-      expect_ok({"eval", "--checkpoint", run_}),
+      run_ok({"eval", "--checkpoint", run_}).output,
       HasSubstr("Accuracy: " + std::to_string(correct) + "/300 "));
 }
 
 TEST_F(PredictProgram, ReadsAnyPartOfTheDataSet) {
   EXPECT_EQ(predict({"--split", "train"}).size(), 1281);
   EXPECT_THAT(
-      expect_ok({"eval", "--checkpoint", run_, "--split", "train"}),
+      run_ok({"eval", "--checkpoint", run_, "--split", "train"}).output,
       HasSubstr("/1280 "));
   const auto first = predict({"--limit", "7"});
   EXPECT_EQ(first.size(), 8);
@@ -96,9 +90,9 @@ std::string write_pgm(const std::string& path, const std::string& data, size_t i
 TEST_F(PredictProgram, ProbabilitiesEqualThoseOfPython) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto weights = scratch_ / "net.pt";
-  expect_ok({"export", "--checkpoint", run_, "--out", weights});
-  const auto theirs = run_peer({"predict", "--data", data_, "--weights", weights});
-  ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+  run_ok({"export", "--checkpoint", run_, "--out", weights});
+  const auto theirs =
+      checked(run_peer({"predict", "--data", data_, "--weights", weights}));
   const auto lines = split(theirs.output, '\n');
   const auto rows = predict();
   ASSERT_EQ(lines.size(), 300);
@@ -113,8 +107,7 @@ TEST_F(PredictProgram, ProbabilitiesEqualThoseOfPython) {
   // A program of ten lines.
   for (const size_t i : {0, 7, 150}) {
     const auto image = write_pgm(scratch_ / "image.pgm", data_, i);
-    const auto ours = run_command({program("predict"), run_, image});
-    ASSERT_TRUE(ours.status.ok()) << ours.errors;
+    const auto ours = checked(run_command({program("predict"), run_, image}));
     const auto& prediction = rows[i + 1][2];
     EXPECT_THAT(ours.output, StartsWith(prediction + ", probability "));
     std::istringstream expected(lines[i]);

@@ -9,6 +9,7 @@
 #include "tandem/base/process.h"
 #include "tests/lines.h"
 #include "tests/places.h"
+#include "tests/results.h"
 #include "tests/scratch.h"
 
 namespace tandem {
@@ -24,6 +25,13 @@ inline Arguments with(Arguments arguments, const Arguments& more) {
 inline CommandResult tandem_run(
     const Arguments& arguments, const Variables& variables = {}) {
   return run_command(with({program()}, arguments), variables, 800);
+}
+
+/// Runs the program tandem, which must succeed, and returns its result (see checked()).
+inline CommandResult run_ok(
+    const Arguments& arguments, const Variables& variables = {},
+    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return checked(tandem_run(arguments, variables), file, line);
 }
 
 /// Returns the path of a recipe in the repository.

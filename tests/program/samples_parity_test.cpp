@@ -36,16 +36,10 @@ class SamplesParity : public testing::Test {
 
   // Returns the output of the peer, which is JSON or empty.
   std::string peer(const std::string& action) const {
-    const auto result = run_onnx_python(
+    const auto result = checked(run_onnx_python(
         {"-B", source_dir() + "/tests/parity/samples_peer.py", action,
-         scratch_.path()});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+         scratch_.path()}));
     return result.output;
-  }
-
-  static void run(const Arguments& arguments) {
-    const auto result = tandem_run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
   }
 
   // Returns the settings of the model and of the data.
@@ -60,7 +54,7 @@ class SamplesParity : public testing::Test {
   std::string train(const Case& which, int ranks, int epochs) const {
     const std::string out =
         scratch_ / (which.name + std::to_string(ranks) + "-" + std::to_string(epochs));
-    run(with(
+    run_ok(with(
         with({"train"}, settings_of(which)),
         {"--precision", "fp64", "--optimizer", "adam", "--lr", "0.01", "--seed", "4",
          "--nproc", std::to_string(ranks), "--batch-size", std::to_string(30 / ranks),
@@ -104,12 +98,14 @@ TEST_F(SamplesParity, LossesPredictionsAndExportsEqualThoseOfPyTorch) {
     }
     const std::string whole = scratch_ / (which.name + "3-3");
     const std::string resumed = train(which, 3, 1);
-    run({"train", "--resume", "auto", "--out", resumed, "--epochs", "3"});
+    run_ok({"train", "--resume", "auto", "--out", resumed, "--epochs", "3"});
     EXPECT_EQ(hash_of(resumed), hash_of(whole));
-    run({"predict", "--checkpoint", whole, "--out", scratch_ / (which.name + ".csv")});
-    run(with({"bench", "step", "--steps", "2"}, settings_of(which)));
+    run_ok(
+        {"predict", "--checkpoint", whole, "--out", scratch_ / (which.name + ".csv")});
+    run_ok(with({"bench", "step", "--steps", "2"}, settings_of(which)));
     for (const char* format : {".out.pt2", ".out.onnx", ".out.safetensors"}) {
-      run({"export", "--checkpoint", whole, "--out", scratch_ / (which.name + format)});
+      run_ok(
+          {"export", "--checkpoint", whole, "--out", scratch_ / (which.name + format)});
     }
   }
   const auto differences = json::parse(peer("compare"));

@@ -29,16 +29,14 @@ class Tensorboard : public testing::Test {
   }
 
   void train(const Arguments& arguments) const {
-    const auto result = tandem_run(arguments + Arguments{"--tensorboard"});
-    ASSERT_TRUE(result.status.ok()) << result.errors;
+    run_ok(arguments + Arguments{"--tensorboard"});
   }
 
   // Compares all values with metrics.jsonl. Returns the tags, each with its number of
   // values.
   std::string tags() const {
-    const auto result = run_python(
-        {source_dir() + "/tests/program/compare_events.py", run_}, newest_python());
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = checked(run_python(
+        {source_dir() + "/tests/program/compare_events.py", run_}, newest_python()));
     return result.output;
   }
 
@@ -66,10 +64,9 @@ TEST_F(Tensorboard, HasTheNumbersOfMetrics) {
           "train/seconds"}) {
       EXPECT_THAT(found, HasSubstr(tag + lines));
     }
-    EXPECT_THAT(found, HasSubstr("test/loss 1\n"));
-    EXPECT_THAT(found, HasSubstr("test/accuracy 1\n"));
-    EXPECT_THAT(found, HasSubstr("validation/loss 2\n"));
-    EXPECT_THAT(found, HasSubstr("validation/accuracy 2\n"));
+    expect_parts(
+        found, {"test/loss 1\n", "test/accuracy 1\n", "validation/loss 2\n",
+                "validation/accuracy 2\n"});
   }
 }
 

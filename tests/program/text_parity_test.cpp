@@ -37,22 +37,16 @@ class TextParity : public testing::Test {
   }
 
   std::string peer(const Arguments& arguments) const {
-    const auto result = run_onnx_python(with(
-        with({"-B", source_dir() + "/tests/parity/gpt_peer.py"}, arguments), kSizes));
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto result = checked(run_onnx_python(with(
+        with({"-B", source_dir() + "/tests/parity/gpt_peer.py"}, arguments), kSizes)));
     return result.output;
-  }
-
-  static void run(const Arguments& arguments) {
-    const auto result = tandem_run(arguments);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
   }
 
   // Returns the directory of the run.
   std::string train(int ranks, int epochs, const Arguments& more) const {
     const std::string out =
         scratch_ / ("run" + std::to_string(ranks) + "-" + std::to_string(epochs));
-    run(with(
+    run_ok(with(
         {"train", "--model", network_, "--data", text_, "--block-size", "32",
          "--optimizer", "adamw", "--lr", "0.001", "--nproc", std::to_string(ranks),
          "--epochs", std::to_string(epochs), "--out", out},
@@ -96,11 +90,11 @@ TEST_F(TextParity, AResumedRunHasTheSameBitsAndItsExportsTheSameLoss) {
   export_network();
   const std::string whole = train(3, 2);
   const std::string resumed = train(3, 1);
-  run({"train", "--resume", "auto", "--out", resumed, "--epochs", "2"});
+  run_ok({"train", "--resume", "auto", "--out", resumed, "--epochs", "2"});
   EXPECT_EQ(hash_of(resumed), hash_of(whole));
   Arguments evaluate = {"evaluate", text_};
   for (const char* format : {"trained.pt2", "trained.onnx"}) {
-    run({"export", "--checkpoint", whole, "--out", scratch_ / format});
+    run_ok({"export", "--checkpoint", whole, "--out", scratch_ / format});
     evaluate.push_back(scratch_ / format);
   }
   for (const auto& loss : json::parse(peer(evaluate))) {

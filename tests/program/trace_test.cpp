@@ -123,11 +123,10 @@ std::vector<std::vector<Span>> train_with_trace(
   const Scratch scratch;
   const auto limit = std::to_string(kSteps * 8 * num_ranks);
   const std::string out = scratch / "run";
-  const auto result = tandem_run(with(
+  run_ok(with(
       {"train", "--data", "digits", "--model", "net", "--batch-size", "8", "--limit",
        limit, "--nproc", std::to_string(num_ranks), "--trace", "--out", out},
       flags));
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_EQ(list_directory(out + "/trace").size(), static_cast<size_t>(num_ranks));
   std::vector<std::vector<Span>> traces;
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -241,12 +240,11 @@ TEST(ProgramTrace, AResumedRunTracesItsOwnFirstSteps) {
   const std::vector<std::string> command = {
       "train", "--data",  "digits", "--model", "simplenet",     "--batch-size",
       "8",     "--limit", "200",    "--out",   scratch / "run", "--trace"};
-  ASSERT_TRUE(tandem_run(command).status.ok());
+  run_ok(command);
   EXPECT_THAT(
       count_names(read_trace(scratch / "run", 0, 1)),
       Contains(Pair("ProfilerStep#19", 1)));
-  const auto resumed = tandem_run(with(command, {"--resume", "auto", "--epochs", "2"}));
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   const auto counts = count_names(read_trace(scratch / "run", 0, 1));
   EXPECT_THAT(counts, Contains(Pair("ProfilerStep#25", 1)));
   EXPECT_THAT(counts, Contains(Pair("load batch", 20)));

@@ -34,8 +34,7 @@ std::vector<std::string> small_run(const std::string& out) {
 
 std::string hash_of_run(
     const std::vector<std::string>& arguments, const std::string& out) {
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(arguments);
   return hash_of(out);
 }
 
@@ -75,7 +74,7 @@ TEST(Train, ResumingChangesNoBit) {
 TEST(Train, RunDirectoryHasAllFiles) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
+  run_ok(with(small_run(out), {"--trace"}));
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
         "trace/rank-0.json", "checkpoints/step-00000040/model.safetensors",
@@ -94,25 +93,21 @@ TEST(Train, ANewRunRefusesCheckpointsOfAnotherRun) {
   const auto out = scratch / "run";
   const std::vector<std::string> command = {"train",     "--limit", "640", "--model",
                                             "simplenet", "--out",   out};
-  ASSERT_TRUE(tandem_run(command).status.ok());
+  run_ok(command);
   const auto summary = read_file(out + "/summary.json");
   const auto again = tandem_run(command);
-  EXPECT_EQ(again.status.code, 2);
-  EXPECT_THAT(again.errors, HasSubstr("--resume auto"));
+  expect_exit(again, 2, {"--resume auto"});
   EXPECT_EQ(read_file(out + "/summary.json"), summary);
-  const auto resumed = tandem_run(with(command, {"--resume", "auto", "--epochs", "2"}));
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
 }
 
 TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto trained = tandem_run(small_run(out));
-  ASSERT_TRUE(trained.status.ok()) << trained.errors;
-  const auto evaluated = tandem_run(
+  const auto trained = run_ok(small_run(out));
+  const auto evaluated = run_ok(
       {"eval", "--checkpoint", out + "/checkpoints/step-00000040", "--limit", "1280"});
-  ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
   const size_t last = trained.output.rfind("Test set: ");
   const auto result =
       trained.output.substr(last, trained.output.find('(', last) - last);
@@ -120,18 +115,16 @@ TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
 }
 
 TEST(Train, PrintsPlainLinesWithoutATerminal) {
-  const auto result = tandem_run({"train", "--limit", "640", "--model", "simplenet"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("epoch 1/1  step 10/10  loss "));
-  EXPECT_THAT(result.output, HasSubstr("Test set: Average loss: "));
+  const auto result = run_ok({"train", "--limit", "640", "--model", "simplenet"});
+  expect_parts(
+      result.output, {"epoch 1/1  step 10/10  loss ", "Test set: Average loss: "});
   EXPECT_THAT(result.output, Not(HasSubstr("\033")));
 }
 
 TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--limit", "128", "--model", "simplenet", "--epochs", "5",
        "--eval-every", "2", "--test-line", "tested epoch {epoch}"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   for (const char* epoch : {"2", "4", "5"}) {
     EXPECT_THAT(result.output, HasSubstr("tested epoch " + std::string(epoch)));
   }
@@ -142,12 +135,11 @@ TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
 
 std::vector<double> losses_of_net(const std::string& precision, const char* isa) {
   const Scratch scratch;
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--model", "net", "--limit", "640", "--epochs", "1", "--precision",
        precision, "--log-every", "1", "--log-line", "{batch_loss}", "--test-line",
        "off", "--out", scratch / "run"},
       {{"ONEDNN_MAX_CPU_ISA", isa}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("executor compiled, " + precision + ", "));
   std::vector<double> losses;
   for (const auto& line : split(result.output, '\n')) {
@@ -184,9 +176,7 @@ TEST(Train, Bfloat16WithoutInstructionsGivesNearlyEqualNumbers) {
 TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result =
-      tandem_run({"train", "--dry-run", "--limit", "1000", "--out", out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  run_ok({"train", "--dry-run", "--limit", "1000", "--out", out});
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
   EXPECT_FALSE(file_exists(out + "/checkpoints"));
 }
@@ -194,10 +184,9 @@ TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
 TEST(Train, DryRunOfManyEpochsEndsAfterOneAndEvaluates) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", "--fast-dev-run", "--gradient-clip-val", "0.5", "--epochs", "9",
        "--eval-every", "3", "--limit", "1000", "--out", out});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
   EXPECT_THAT(result.output, HasSubstr("Test set: Average loss"));
   EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nclip_norm = 0.5\n"));
@@ -219,8 +208,7 @@ TEST(Train, RanksMeetByVariablesSetManually) {
   other.join();
   EXPECT_TRUE(first.status.ok()) << first.errors;
   EXPECT_TRUE(second.status.ok()) << second.errors;
-  EXPECT_THAT(first.output, HasSubstr("2 ranks over shm"));
-  EXPECT_THAT(first.output, HasSubstr("Test set: "));
+  expect_parts(first.output, {"2 ranks over shm", "Test set: "});
   EXPECT_EQ(second.output, "");
 }
 
@@ -250,10 +238,7 @@ void expect_all_say(const std::string& what, const std::vector<ByHand>& ranks) {
     thread.join();
   }
   for (const auto& result : results) {
-    EXPECT_EQ(result.status.code, 2) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr(what));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-        << result.errors;
+    expect_error_line(result, 2, {what});
   }
 }
 
@@ -274,9 +259,9 @@ int count(const std::string& text, const std::string& what) {
 
 TEST(Train, DataIsReadOncePerHost) {
   const Scratch scratch;
-  ASSERT_TRUE(tandem_run({"data", "make", "digits", "--train", "64", "--test", "32",
-                          "--out", scratch / "data"})
-                  .status.ok());
+  run_ok(
+      {"data", "make", "digits", "--train", "64", "--test", "32", "--out",
+       scratch / "data"});
   struct Case {
     std::vector<std::string> arguments;
     Variables variables;
@@ -299,12 +284,11 @@ TEST(Train, DataIsReadOncePerHost) {
   for (const auto& one : cases) {
     auto variables = one.variables;
     variables.emplace_back("TANDEM_LOG", "debug");
-    const auto result = tandem_run(
+    const auto result = run_ok(
         with(
             {"train", "--data", scratch / "data", "--model", "simplenet", "--dry-run"},
             one.arguments),
         variables);
-    EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_EQ(count(result.errors, "memory that ranks share"), one.mapped)
         << testing::PrintToString(one.arguments) << result.errors;
   }
@@ -343,8 +327,9 @@ void expect_stopped_reader_is_named(
   char buffer[4096];
   const auto size = read(run.error_fd(), buffer, sizeof(buffer));
   const std::string errors(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  EXPECT_THAT(errors, HasSubstr("process " + std::to_string(reader)));
-  EXPECT_THAT(errors, HasSubstr("within 2 s: it is stopped (SIGSTOP)"));
+  expect_parts(
+      errors,
+      {"process " + std::to_string(reader), "within 2 s: it is stopped (SIGSTOP)"});
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
   // If its parent does not reap it, the kernel ends it after its parent ended.
   EXPECT_TRUE(eventually([&] { return !is_running(reader); }));
@@ -376,10 +361,8 @@ TEST(Train, AKilledRankIsNamedWithItsSignal) {
   const auto took = std::chrono::steady_clock::now() - killed;
   // This tests no speed, only that no process hangs.
   EXPECT_LT(took, std::chrono::seconds(10));
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("was killed by SIGKILL"));
-  EXPECT_THAT(result.errors, HasSubstr("rank "));
-  EXPECT_THAT(result.errors, HasSubstr(std::to_string(workers.back())));
+  expect_exit(
+      result, 1, {"was killed by SIGKILL", "rank ", std::to_string(workers.back())});
   EXPECT_TRUE(workers_of(out).empty());
 }
 
@@ -389,10 +372,9 @@ TEST(Train, FilesObeyTheUmask) {
   for (const auto& [mask, wanted] :
        {std::pair<const char*, unsigned>{"077", 0600}, {"022", 0644}}) {
     const auto out = scratch / mask;
-    const auto result = run_command(
+    checked(run_command(
         {"sh", "-c", "umask $0; exec \"$@\"", mask, program(), "train", "--limit",
-         "100", "--epochs", "1", "--model", "simplenet", "--trace", "--out", out});
-    ASSERT_TRUE(result.status.ok()) << result.errors;
+         "100", "--epochs", "1", "--model", "simplenet", "--trace", "--out", out}));
     int files = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
       if (entry.is_regular_file()) {

@@ -30,9 +30,8 @@ std::ostream& operator<<(std::ostream& out, const Tutorial& tutorial) {
 }
 
 void make_digits(const std::string& folder, const std::string& samples) {
-  const auto made = tandem_run(
+  run_ok(
       {"data", "make", "digits", "--out", folder, "--train", samples, "--test", "100"});
-  EXPECT_TRUE(made.status.ok()) << made.errors;
 }
 
 CommandResult compare(
@@ -69,8 +68,7 @@ class Tutorials : public testing::TestWithParam<Tutorial> {
 };
 
 TEST_P(Tutorials, PrintPyTorchsLossesToAllDigits) {
-  const auto result = compare(GetParam(), scratch_);
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  const auto result = checked(compare(GetParam(), scratch_));
   EXPECT_THAT(
       result.output,
       HasSubstr(
@@ -124,11 +122,10 @@ std::vector<double> losses_of(const std::string& output) {
 TEST(DataParallelRecipe, LossesDoNotDependOnTheNumberOfReplicas) {
   std::vector<double> of_one;
   for (const std::string ranks : {"1", "2", "3", "4"}) {
-    const auto result = tandem_run(
+    const auto result = run_ok(
         {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data",
          "digits", "--limit", "200", "--log-every", "1", "--precision", "fp64",
          "--log-line", "epoch  loss {loss:.17g}", "--nproc", ranks});
-    EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_THAT(result.output, HasSubstr("200 samples, batch 64 / " + ranks + ", "));
     const auto losses = losses_of(result.output);
     ASSERT_EQ(losses.size(), 4u) << result.output;
@@ -141,16 +138,15 @@ TEST(DataParallelRecipe, LossesDoNotDependOnTheNumberOfReplicas) {
 
 // As init_process of tutorial 003 does.
 TEST(TutorialLines, RanksPrintMasterAddressAndPortBeforeTheyMeet) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
        "--nproc", "3", "--limit", "192", "--epochs", "1"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.output, ContainsRegex("MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  [0-9]+\n"));
   for (const std::string rank : {"0", "1", "2"}) {
     const std::string start = "Starting init process group. Current rank:  " + rank;
     const std::string end = "Finished init process group. Current rank:  " + rank;
-    EXPECT_THAT(result.output, AllOf(HasSubstr(start), HasSubstr(end)));
+    expect_parts(result.output, {start, end});
     EXPECT_LT(result.output.find(start), result.output.find(end));
   }
 }
@@ -169,11 +165,10 @@ class MasterAddress : public testing::TestWithParam<Meeting> {};
 
 // As init_process of tutorial 003, which sets variables that the launcher does not set.
 TEST_P(MasterAddress, IsPrintedInJoinLine) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
        "--nproc", "1", "--limit", "64", "--epochs", "1"},
       GetParam().variables);
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, testing::StartsWith(GetParam().lines));
 }
 
@@ -196,10 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The first cells of tutorial 002.
 TEST(TutorialLines, DataParallelPrintsItsDevice) {
-  const auto result = tandem_run(
+  const auto result = run_ok(
       {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data", "digits",
        "--limit", "128"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
 }
 
@@ -230,12 +224,10 @@ std::vector<std::string> before_losses(const std::string& output) {
 class Lines : public testing::TestWithParam<Places> {};
 
 TEST_P(Lines, AreInTheTutorialsPlaces) {
-  std::vector<std::string> command = {
-      "train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
-      "digits"};
-  command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
-  const auto result = tandem_run(command);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok(with(
+      {"train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
+       "digits"},
+      GetParam().flags));
   EXPECT_THAT(before_losses(result.output), ElementsAreArray(GetParam().lines));
 }
 

@@ -20,7 +20,6 @@ using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 std::string first_line_of(const RunConfig& config, int ranks) {
   const DatasetSplits data{noise_images(64), noise_images(10)};

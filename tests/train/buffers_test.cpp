@@ -2,7 +2,6 @@
 // of
 // --buffers.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -135,9 +134,9 @@ TEST(Buffers, SyncRefusesAProgramsOwnModel) {
   config.model.kind = ModelKind::custom;
   const auto data = load_dataset("digits", 10);
   const auto comm = make_single_communicator();
-  const auto message = error_of<ConfigError>(
-      [&] { return assemble(config, data.train, *comm, make_function_model({}, {})); });
-  EXPECT_THAT(message, testing::HasSubstr("change --buffers to"));
+  expect_error<ConfigError>(
+      [&] { return assemble(config, data.train, *comm, make_function_model({}, {})); },
+      {"change --buffers to"});
 }
 
 }  // namespace tandem::buffers_test

@@ -18,7 +18,6 @@
 
 namespace tandem::channels_last_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr double kRounding = 1e-9;
@@ -138,9 +137,9 @@ TEST(ChannelsLastRun, OtherExecutorsUseTheirOwnLayout) {
   EXPECT_EQ(train(config, data, *comm, float_model()).executor, ExecutorKind::compiled);
   config.exec.channels_last = true;
   config.exec.executor = ExecutorKind::compiled;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { train(config, data, *comm, float_model()); }),
-      AllOf(HasSubstr("channels-last"), HasSubstr("use --executor eager")));
+  expect_error<ConfigError>(
+      [&] { train(config, data, *comm, float_model()); },
+      {"channels-last", "use --executor eager"});
 }
 
 }  // namespace tandem::channels_last_test

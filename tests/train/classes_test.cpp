@@ -102,10 +102,9 @@ TEST(Classes, AreTheDeclaredClassesOfTheDataSet) {
   auto data = data_of_5_classes();
   data.train.num_classes = data.test.num_classes = 6;
   const auto comm = make_single_communicator();
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { train(config_of(), data, *comm, function_model(5)); }),
-      HasSubstr("outputs is 5, expected 6"));
+  expect_error<ConfigError>(
+      [&] { train(config_of(), data, *comm, function_model(5)); },
+      {"outputs is 5, expected 6"});
 }
 
 TEST(Classes, AnOutputWithoutARowPerSampleIsAnError) {

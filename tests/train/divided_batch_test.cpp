@@ -14,7 +14,6 @@
 
 namespace tandem::divided_batch_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -186,12 +185,10 @@ TEST(DivideBatch, RefusesConflictingSettings) {
   for (const auto kind :
        {StrategyKind::averaging, StrategyKind::hogwild, StrategyKind::pipeline,
         StrategyKind::parameter_server}) {
-    EXPECT_THAT(
+    expect_parts(
         error_with([&](RunConfig& config) { config.strategy.kind = kind; }),
-        AllOf(
-            HasSubstr("divide_batch is true, which is for strategy data_parallel or "
-                      "sequential"),
-            HasSubstr(name_of(kind))));
+        {"divide_batch is true, which is for strategy data_parallel or sequential",
+         name_of(kind)});
   }
   for (const auto uneven : {Uneven::drop, Uneven::error}) {
     EXPECT_THAT(

@@ -1,6 +1,5 @@
 // Moving averages of the weights in runs and checkpoints.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,9 +18,6 @@
 #include "tests/scratch.h"
 
 namespace tandem::ema_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 const DatasetSplits& digits() {
   static const auto data = load_dataset("digits", 48);
@@ -145,24 +141,21 @@ TEST(EmaRun, MissingAveragesAreAnError) {
   auto config = config_of(run, 1);
   config.optimizer.ema_decay = 0;
   train_on("thread", config);
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { (void)read_model(run, CheckpointWeights::ema); }),
-      AllOf(HasSubstr("has no moving averages"), HasSubstr("leave out --ema")));
+  expect_error<ConfigError>(
+      [&] { (void)read_model(run, CheckpointWeights::ema); },
+      {"has no moving averages", "leave out --ema"});
   // The run cannot begin to average, and a run that averages cannot stop.
   config.optimizer.ema_decay = 0.5;
   config.training.epochs = 2;
   config.output.resume = "auto";
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { train(config, digits(), *make_single_communicator()); }),
-      HasSubstr("ema_decay is 0.5, expected 0"));
+  expect_error<ConfigError>(
+      [&] { train(config, digits(), *make_single_communicator()); },
+      {"ema_decay is 0.5, expected 0"});
   const auto file = newest_checkpoint(run + "/checkpoints") + "/model.safetensors";
   replace_file(scratch / "model.safetensors", read_file(file));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        (void)read_model(scratch / "model.safetensors", CheckpointWeights::ema);
-      }),
-      HasSubstr("training.safetensors' is missing"));
+  expect_error<ConfigError>(
+      [&] { (void)read_model(scratch / "model.safetensors", CheckpointWeights::ema); },
+      {"training.safetensors' is missing"});
 }
 
 }  // namespace tandem::ema_test

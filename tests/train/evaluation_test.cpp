@@ -3,7 +3,6 @@
 #include "tandem/train/evaluation.h"
 
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,9 +17,6 @@
 
 namespace tandem::evaluation_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 TEST(EvaluateCheckpoint, RefusesPathsWithoutACheckpoint) {
   const Scratch scratch;
   make_directories(scratch / "empty");
@@ -32,9 +28,7 @@ TEST(EvaluateCheckpoint, RefusesPathsWithoutACheckpoint) {
       {"text", "safetensors"}};
   for (const auto& [name, says] : cases) {
     const std::string path = scratch / name;
-    EXPECT_THAT(
-        error_of<DataError>([&] { return evaluate_checkpoint(path); }),
-        AllOf(HasSubstr(path), HasSubstr(says)));
+    expect_error<DataError>([&] { return evaluate_checkpoint(path); }, {path, says});
   }
 }
 
@@ -44,9 +38,8 @@ TEST(EvaluateCheckpoint, NamesTheModelNearestToAnUnknownModel) {
   content.state.model = {{"fc.weight", at::zeros({10, 784})}};
   content.description = {{"model", "simplenot"}, {"data", "digits"}};
   const auto path = save_checkpoint(scratch.path(), content, {});
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return evaluate_checkpoint(path); }),
-      AllOf(HasSubstr("simplenot"), HasSubstr("'simplenet'")));
+  expect_error<ConfigError>(
+      [&] { return evaluate_checkpoint(path); }, {"simplenot", "'simplenet'"});
 }
 
 }  // namespace tandem::evaluation_test

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
@@ -25,9 +24,6 @@
 #include "tests/train/noise.h"
 
 namespace tandem::export_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Trains two steps on three ranks. Returns the path of the checkpoint.
 std::string train_network(
@@ -108,12 +104,11 @@ TEST(ExportedPt2, PyTorchComputesTheBitsOfTheOriginalAndEvaluatesAsTandem) {
       arguments.push_back(name);
     }
   }
-  const auto checked = run_python(arguments, newest_python());
-  EXPECT_TRUE(checked.status.ok()) << checked.errors;
+  const auto result = checked(run_python(arguments, newest_python()));
   EXPECT_EQ(
-      std::count(checked.output.begin(), checked.output.end(), '\n'),
+      std::count(result.output.begin(), result.output.end(), '\n'),
       static_cast<int64_t>(arguments.size()) - 2)
-      << checked.output;
+      << result.output;
 }
 
 TEST(ExportedPt2, TandemContinuesToTrainTheFile) {
@@ -176,9 +171,9 @@ TEST(CheckpointGraph, AScriptWithoutGraphIsAnErrorWithTheReason) {
       scratch,
       "  y = torch.linear(x.flatten(1), self.weight)\n"
       "  if x.size(0) == 2:\n    y = y + 1\n  return y\n");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return load_checkpoint_graph(run); }),
-      AllOf(HasSubstr(run), HasSubstr("has no graph: "), HasSubstr("NET.safetensors")));
+  expect_error<ConfigError>(
+      [&] { return load_checkpoint_graph(run); },
+      {run, "has no graph: ", "NET.safetensors"});
 }
 
 TEST(CheckpointGraph, AModelOfAProgramIsAnError) {
@@ -197,16 +192,15 @@ TEST(CheckpointGraph, AModelOfAProgramIsAnError) {
             [weight](const at::Tensor& x) { return x.flatten(1).matmul(weight.t()); },
             {{"weight", weight}}));
   });
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return load_checkpoint_graph(scratch / "run"); }),
-      AllOf(HasSubstr("a module of its program"), HasSubstr("--model NET.pt2")));
+  expect_error<ConfigError>(
+      [&] { return load_checkpoint_graph(scratch / "run"); },
+      {"a module of its program", "--model NET.pt2"});
   EXPECT_EQ(
       error_of<ConfigError>([&] { return load_checkpoint_graph(scratch / "run"); }),
       error_of<ConfigError>([&] { return evaluate_checkpoint(scratch / "run"); }));
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { return load_checkpoint_graph(scratch / "run", path); }),
-      AllOf(HasSubstr("'encode.weight'"), HasSubstr("belongs to another model")));
+  expect_error<ConfigError>(
+      [&] { return load_checkpoint_graph(scratch / "run", path); },
+      {"'encode.weight'", "belongs to another model"});
 }
 
 TEST(CheckpointGraph, ANetworkFileMustBeThatOfTheTraining) {
@@ -214,15 +208,14 @@ TEST(CheckpointGraph, ANetworkFileMustBeThatOfTheTraining) {
   const auto run = train_file(
       scratch, "tied", unpack_fixture(scratch, "tied-2.15.0.pt2"), Precision::fp32);
   const auto other = unpack_fixture(scratch, "tied-2.11.0.pt2");
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return load_checkpoint_graph(run, other); }),
-      AllOf(HasSubstr(other), HasSubstr("SHA-256")));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+  expect_error<ConfigError>(
+      [&] { return load_checkpoint_graph(run, other); }, {other, "SHA-256"});
+  expect_error<ConfigError>(
+      [&] {
         return load_checkpoint_graph(
             train_built_in(scratch, ModelKind::simplenet), other);
-      }),
-      AllOf(HasSubstr(other), HasSubstr("simplenet"), HasSubstr("leave out --model")));
+      },
+      {other, "simplenet", "leave out --model"});
 }
 
 }  // namespace tandem::export_test

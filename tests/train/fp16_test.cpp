@@ -1,6 +1,5 @@
 // Runs in fp16: Apex's O1 and O2, with its dynamic loss scale.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,9 +14,6 @@
 #include "tests/train/thread_run.h"
 
 namespace tandem::fp16_test {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 RunConfig fp16_config() {
   RunConfig config = thread_config(ModelKind::convnet_bn, 1);
@@ -79,11 +75,9 @@ TEST(Fp16, OverflowInEveryStepIsAnError) {
   };
   auto config = fp16_config();
   config.training.epochs = 20;
-  const auto message = error_of<Error>([&] { train_ranks(config, 2, std::move(own)); });
-  EXPECT_THAT(
-      message, AllOf(
-                   HasSubstr("gradients are not finite at any loss scale"),
-                   HasSubstr("--precision fp32")));
+  expect_error<Error>(
+      [&] { train_ranks(config, 2, std::move(own)); },
+      {"gradients are not finite at any loss scale", "--precision fp32"});
 }
 
 TEST(Fp16, RefusesAModelThatIsNoSequenceOfLayers) {
@@ -92,14 +86,15 @@ TEST(Fp16, RefusesAModelThatIsNoSequenceOfLayers) {
   auto weight = at::zeros({64, 5}).set_requires_grad(true);
   const DatasetSplits data = {noise_images(64), noise_images(10)};
   const auto comm = make_single_communicator();
-  const auto message = error_of<ConfigError>([&] {
-    train(
-        config, data, *comm,
-        make_function_model(
-            [&](const at::Tensor& x) { return x.flatten(1).matmul(weight); },
-            {{"weight", weight}}));
-  });
-  EXPECT_THAT(message, HasSubstr("use --precision bf16 or fp32"));
+  expect_error<ConfigError>(
+      [&] {
+        train(
+            config, data, *comm,
+            make_function_model(
+                [&](const at::Tensor& x) { return x.flatten(1).matmul(weight); },
+                {{"weight", weight}}));
+      },
+      {"use --precision bf16 or fp32"});
 }
 
 }  // namespace tandem::fp16_test

@@ -23,8 +23,6 @@
 
 namespace tandem::image_predictions_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 // Trains on folders of the classes 0 to 9, with 8 test images each.
@@ -115,15 +113,12 @@ TEST_F(ImagePredictions, ConvertColorsToTheChannelsOfTheTraining) {
 TEST_F(ImagePredictions, OfOtherFilesAreErrors) {
   const std::string file = scratch_ / "text.png";
   replace_file(file, "text");
-  EXPECT_THAT(
-      error_of<DataError>([&] { return predict(file); }),
-      AllOf(HasSubstr("text.png"), HasSubstr("expected")));
+  expect_error<DataError>([&] { return predict(file); }, {"text.png", "expected"});
   CheckpointEvaluation options;
   options.data = digits_ + "/test/7";
   options.part = DataPart::train;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { return write_predictions(out_, run_, options); }),
-      HasSubstr("leave out --split"));
+  expect_error<ConfigError>(
+      [&] { return write_predictions(out_, run_, options); }, {"leave out --split"});
   EXPECT_FALSE(file_exists(out_));
 }
 
@@ -139,9 +134,9 @@ TEST_F(ImagePredictions, ClassFoldersOfOtherDataHaveTheClassesOfTheirNames) {
 }
 
 TEST_F(ImagePredictions, ClassFoldersOfOtherNamesAreErrors) {
-  EXPECT_THAT(
-      error_of<DataError>([&] { return evaluate(copy_class("7", "seven")); }),
-      HasSubstr("has the class 'seven', expected a class of the checkpoint"));
+  expect_error<DataError>(
+      [&] { return evaluate(copy_class("7", "seven")); },
+      {"has the class 'seven', expected a class of the checkpoint"});
 }
 
 }  // namespace tandem::image_predictions_test

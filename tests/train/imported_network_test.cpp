@@ -25,7 +25,6 @@
 
 namespace tandem::imported_network_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kSamples = 6;
@@ -248,11 +247,9 @@ TEST(ImportedNetworkRun, DataOfAnotherShapeAndTooManyClassesAreErrors) {
       error_with(path, {more, more}),
       HasSubstr("the number of outputs is 5, expected 11"));
   images.inputs.shape = {1, 3 * images.inputs.shape[1], images.inputs.shape[2]};
-  EXPECT_THAT(
+  expect_parts(
       error_with(path, {images, images}),
-      AllOf(
-          HasSubstr("has the shape [N, 3, "), HasSubstr("but the data has [N, 1, "),
-          HasSubstr("--data")));
+      {"has the shape [N, 3, ", "but the data has [N, 1, ", "--data"});
 }
 
 }  // namespace tandem::imported_network_test

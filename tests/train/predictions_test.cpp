@@ -24,7 +24,6 @@ namespace tandem::predictions_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 constexpr int64_t kSamples = 23;
@@ -151,18 +150,16 @@ TEST_F(Predictions, LeaveNoFileAfterAnError) {
   replace_file(scratch_ / "images", "no images");
   options.dataset.reset();
   options.data = scratch_ / "images";
-  EXPECT_THAT(
-      error_of<DataError>([&] { write_predictions(out_, run_, options); }),
-      HasSubstr(options.data));
+  expect_error<DataError>(
+      [&] { write_predictions(out_, run_, options); }, {options.data});
   options.part = DataPart::train;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { write_predictions(out_, run_, options); }),
-      AllOf(HasSubstr("--split is train"), HasSubstr("leave out --split")));
+  expect_error<ConfigError>(
+      [&] { write_predictions(out_, run_, options); },
+      {"--split is train", "leave out --split"});
   options.data.clear();
-  EXPECT_THAT(
-      error_of<DataError>(
-          [&] { write_predictions(scratch_ / "no/such.csv", run_, options); }),
-      HasSubstr(scratch_ / "no/such.csv"));
+  expect_error<DataError>(
+      [&] { write_predictions(scratch_ / "no/such.csv", run_, options); },
+      {scratch_ / "no/such.csv"});
   EXPECT_THAT(list_directory(scratch_.path()), testing::ElementsAre("images", "run"));
 }
 

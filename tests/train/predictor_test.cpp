@@ -34,9 +34,7 @@
 
 namespace tandem::predictor_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr int64_t kSamples = 20;
 
@@ -263,12 +261,11 @@ TEST(LoadModel, NormalizesNumbersByColumn) {
   EXPECT_TRUE(at::allclose(
       predictor(inputs), at::linear(inputs, weights[0].tensor, weights[1].tensor), 1e-6,
       1e-6));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { (void)predictor.preprocess(rows.to(at::kByte)); }),
-      HasSubstr("expected float32 on the CPU of shape [samples, 4]"));
-  EXPECT_THAT(
-      error_of<DataError>([&] { (void)predictor.preprocess(rows.log()); }),
-      HasSubstr("not finite"));
+  expect_error<ConfigError>(
+      [&] { (void)predictor.preprocess(rows.to(at::kByte)); },
+      {"expected float32 on the CPU of shape [samples, 4]"});
+  expect_error<DataError>(
+      [&] { (void)predictor.preprocess(rows.log()); }, {"not finite"});
 }
 
 // Predicts one of 3 classes for a sample, or for each of its 6 positions, from indices
@@ -309,9 +306,9 @@ TEST(LoadModel, KeepsIndices) {
     const auto table = read_safetensors(model_file(scratch / "run")).tensors[0].tensor;
     const auto outputs = at::embedding(table, samples);
     EXPECT_TRUE(predictor(inputs).equal(each_position ? outputs : outputs.mean(1)));
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { (void)predictor(samples.to(at::kFloat)); }),
-        HasSubstr("expected int64 of shape [samples, 6]"));
+    expect_error<ConfigError>(
+        [&] { (void)predictor(samples.to(at::kFloat)); },
+        {"expected int64 of shape [samples, 6]"});
   }
 }
 
@@ -322,45 +319,42 @@ TEST(LoadModel, RefusesOtherBatches) {
   save_run(scratch / "run", config, noise_images(kSamples));
   const auto predictor = load_model(scratch / "run");
   const auto bytes = at::zeros({2, 1, 8, 8}, at::kByte);
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { (void)predictor(bytes); }),
-      HasSubstr("the batch is Byte of shape [2, 1, 8, 8], expected floating point of "
-                "shape [samples, 1, 8, 8]"));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+  expect_error<ConfigError>(
+      [&] { (void)predictor(bytes); },
+      {"the batch is Byte of shape [2, 1, 8, 8], expected floating point of "
+       "shape [samples, 1, 8, 8]"});
+  expect_error<ConfigError>(
+      [&] {
         (void)predictor(at::zeros({1, 8, 8}));
-      }),
-      HasSubstr("of shape [1, 8, 8], expected"));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { (void)predictor.preprocess(bytes.to(at::kFloat)); }),
-      HasSubstr("expected uint8 on the CPU"));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+      },
+      {"of shape [1, 8, 8], expected"});
+  expect_error<ConfigError>(
+      [&] { (void)predictor.preprocess(bytes.to(at::kFloat)); },
+      {"expected uint8 on the CPU"});
+  expect_error<ConfigError>(
+      [&] {
         (void)predictor.preprocess(at::zeros({2, 3, 8, 8}, at::kByte));
-      }),
-      HasSubstr("[2, 3, 8, 8], expected"));
+      },
+      {"[2, 3, 8, 8], expected"});
 }
 
 TEST(LoadModel, RefusesPathsAndModelsThatDoNotFit) {
   const Scratch scratch;
   make_directories(scratch / "empty");
   for (const char* name : {"empty", "missing"}) {
-    EXPECT_THAT(
-        error_of<DataError>([&] { (void)load_model(scratch / name); }),
-        HasSubstr(scratch / name));
+    expect_error<DataError>(
+        [&] { (void)load_model(scratch / name); }, {scratch / name});
   }
   RunConfig config;
   config.model.kind = ModelKind::custom;
   save_run(scratch / "own", config, noise_images(kSamples));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { (void)load_model(scratch / "own"); }),
-      AllOf(HasSubstr("a module of its program"), HasSubstr("pass the module")));
+  expect_error<ConfigError>(
+      [&] { (void)load_model(scratch / "own"); },
+      {"a module of its program", "pass the module"});
   config.model.kind = ModelKind::net;
   save_run(scratch / "net", config, noise_images(kSamples));
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { (void)load_model(scratch / "net", make_own_model()); }),
-      HasSubstr("weight"));
+  expect_error<ConfigError>(
+      [&] { (void)load_model(scratch / "net", make_own_model()); }, {"weight"});
 }
 
 }  // namespace tandem::predictor_test

@@ -165,8 +165,9 @@ TEST(Reports, HaveTheMetricOfTheLoss) {
       "train 1.25 nan\n"
       "Test set: Average loss: 0.2500, Mean absolute error: 0.3750\n");
   const auto metrics = read_file(scratch / "metrics.jsonl");
-  EXPECT_THAT(metrics, HasSubstr("\"loss\":0.5,\"train_mae\":1.25,"));
-  EXPECT_THAT(metrics, HasSubstr("\"test_loss\":0.25,\"test_mae\":0.375}"));
+  expect_parts(
+      metrics,
+      {"\"loss\":0.5,\"train_mae\":1.25,", "\"test_loss\":0.25,\"test_mae\":0.375}"});
   const auto json = nlohmann::json::parse(read_file(scratch / "summary.json"));
   EXPECT_EQ(json.at("test_mae"), 0.375);
   EXPECT_EQ(json.at("train_mae"), 2.5);

@@ -379,10 +379,9 @@ TEST(OwnLoss, MustBeOneValue) {
   own.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
     return at::cross_entropy_loss(outputs, targets, {}, at::Reduction::None);
   };
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { train(of_two_epochs(1), noise(), *comm, std::move(own)); }),
-      HasSubstr("values of the custom loss is 16, expected 1"));
+  expect_error<ConfigError>(
+      [&] { train(of_two_epochs(1), noise(), *comm, std::move(own)); },
+      {"values of the custom loss is 16, expected 1"});
 }
 
 TEST(EvaluateCheckpoint, GivesTheResultOfTheRun) {

@@ -3,7 +3,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,9 +18,6 @@
 #include "tests/train/thread_run.h"
 
 namespace tandem::scatter_test {
-
-using testing::Each;
-using testing::HasSubstr;
 
 DatasetSplits whole_data(int64_t size) {
   DatasetSplits data{noise_images(size), noise_images(10)};
@@ -120,9 +116,8 @@ TEST(Scatter, OneRankKeepsTheData) {
 }
 
 TEST(Scatter, FewerSamplesThanRanksAreAnError) {
-  EXPECT_THAT(
-      error_of<DataError>([] { scattered(3, 2); }),
-      HasSubstr("2 samples cannot be split among 3 ranks"));
+  expect_error<DataError>(
+      [] { scattered(3, 2); }, {"2 samples cannot be split among 3 ranks"});
 }
 
 TEST(Scatter, AnErrorOfRankZeroEndsTheRun) {
@@ -132,7 +127,7 @@ TEST(Scatter, AnErrorOfRankZeroEndsTheRun) {
           []() -> DatasetSplits { throw DataError("[data] no such folder"); }, 1, comm);
     });
   };
-  EXPECT_THAT(error_of<DataError>(run), HasSubstr("no such folder"));
+  expect_error<DataError>(run, {"no such folder"});
 }
 
 // Expects that each rank has a random share of the training part, and all samples of
@@ -253,9 +248,9 @@ TEST(Scatter, LoadersOfSharesReadTheSamplesOfOneLoader) {
     *bytes = both;
   }
   const auto one = make_single_communicator();
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { train(config, all, *one); }),
-      HasSubstr("share scatter gives each of 2 ranks a share"));
+  expect_error<ConfigError>(
+      [&] { train(config, all, *one); },
+      {"share scatter gives each of 2 ranks a share"});
   LoaderOptions loading;
   loading.batch_size = 8;
   SamplerOptions sampler;

@@ -35,9 +35,7 @@
 
 namespace tandem::data_parallel_module_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Compares with a tolerance, because the last bits of a product depend on the batch
 // size.
@@ -131,16 +129,15 @@ TEST(DataParallelModule, NeedsCloneForTwoOrMoreReplicas) {
   DataParallel<Cloning> model(net, 2);
   EXPECT_TRUE(close(model->forward(x), net->forward(x)));
   const auto without = std::make_shared<Holder>();
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { DataParallel<Holder>(without, 2); }),
-      AllOf(HasSubstr("cannot be cloned"), HasSubstr("torch::nn::Cloneable")));
+  expect_error<ConfigError>(
+      [&] { DataParallel<Holder>(without, 2); },
+      {"cannot be cloned", "torch::nn::Cloneable"});
   without->eval();
   const auto y = DataParallel<Holder>(without, 1)->forward(x);
   EXPECT_TRUE(close(y, without->forward(x)));
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [] { DataParallel<CloningAnother>(std::make_shared<CloningAnother>(), 2); }),
-      HasSubstr("clone() returns a module with other parameters"));
+  expect_error<ConfigError>(
+      [] { DataParallel<CloningAnother>(std::make_shared<CloningAnother>(), 2); },
+      {"clone() returns a module with other parameters"});
 }
 
 TEST(DataParallelModule, FollowsChangesOfTheModule) {
@@ -323,11 +320,11 @@ TEST(DataParallelModule, RejectsAForwardDuringAForward) {
   std::function<at::Tensor(const at::Tensor&)> again;
   auto model = rows_model([&](Rows&, at::Tensor x) { return again(x); }, 2);
   again = [&](const at::Tensor& x) { return model->forward(x); };
-  EXPECT_THAT(
-      error_of<Error>([&] {
+  expect_error<Error>(
+      [&] {
         model->forward(at::ones({4, 1}));
-      }),
-      AllOf(HasSubstr("replica 0 of 2"), HasSubstr("expected one call at a time")));
+      },
+      {"replica 0 of 2", "expected one call at a time"});
 }
 
 struct Elsewhere : torch::nn::Cloneable<Elsewhere> {
@@ -345,16 +342,16 @@ struct Elsewhere : torch::nn::Cloneable<Elsewhere> {
 TEST(DataParallelModule, RejectsZeroReplicasAndOtherDevices) {
   torch::nn::Linear net(3, 2);
   for (const int64_t count : {0, -2}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { DataParallel<torch::nn::Linear>(net, count); }),
-        HasSubstr("is " + std::to_string(count) + ", expected 1 or more"));
+    expect_error<ConfigError>(
+        [&] { DataParallel<torch::nn::Linear>(net, count); },
+        {"is " + std::to_string(count) + ", expected 1 or more"});
   }
   DataParallel<Elsewhere> model(std::make_shared<Elsewhere>(), 2);
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
+  expect_error<ConfigError>(
+      [&] {
         model->forward(at::ones({4, 3}));
-      }),
-      HasSubstr("is on meta, expected cpu"));
+      },
+      {"is on meta, expected cpu"});
 }
 
 }  // namespace tandem::data_parallel_module_test

@@ -248,8 +248,8 @@ TEST(DistributedDataParallel, BackwardThrowsAfterAThrowWithSentBuckets) {
 }
 
 TEST(DistributedDataParallel, FewerBackwardsOnOneRankAreAnErrorOnTheOthers) {
-  EXPECT_THAT(
-      error_of<CommError>([] {
+  expect_error<CommError>(
+      [] {
         run_ranks(
             3,
             [](Communicator& comm) {
@@ -261,8 +261,8 @@ TEST(DistributedDataParallel, FewerBackwardsOnOneRankAreAnErrorOnTheOthers) {
               }
             },
             std::chrono::milliseconds(300));
-      }),
-      HasSubstr("bucket 0"));
+      },
+      {"bucket 0"});
 }
 
 TEST(DistributedDataParallel, WarnsOnceOfUnusedParameters) {

@@ -14,7 +14,6 @@
 namespace tandem::bucket_plan_test {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr SyncMode kModes[] = {SyncMode::parameter, SyncMode::flat, SyncMode::overlap};
@@ -127,9 +126,8 @@ TEST(BucketPlan, DescriptionsAreEqualOnlyForEqualPlans) {
 TEST(BucketPlan, RejectsBucketBytesBelowOne) {
   for (const auto sync : kModes) {
     for (const int64_t bytes : {0, -1}) {
-      EXPECT_THAT(
-          error_of<ConfigError>([&] { plan_buckets(five(), sync, bytes); }),
-          HasSubstr("--bucket-bytes"));
+      expect_error<ConfigError>(
+          [&] { plan_buckets(five(), sync, bytes); }, {"--bucket-bytes"});
     }
   }
 }

@@ -166,8 +166,6 @@ void expect_no_predictions(const Stage& stage) {
 INSTANTIATE_TEST_SUITE_P(
     Predict, BadInput,
     testing::Values(
-        BadInputCase{"WithoutOut", {"predict", "--checkpoint", "x"}, 2, {"--out"}},
-        BadInputCase{"OfAnUnknownPart", predict({"--split", "all"}), 2, {"--split"}},
         BadInputCase{
             "OfAPartOfAFile",
             predict({"--split", "train", "--data", "@/data/t10k-images-idx3-ubyte"}),

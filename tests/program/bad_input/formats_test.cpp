@@ -113,9 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Runs on images with a cache. Returns the messages.
 std::string messages_with_cache(const Stage& stage) {
-  const auto result = tandem_run(
-      {"data", "info", stage / "images"}, {{"XDG_CACHE_HOME", stage / "cache"}});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result =
+      run_ok({"data", "info", stage / "images"}, {{"XDG_CACHE_HOME", stage / "cache"}});
   EXPECT_THAT(result.output, HasSubstr("train: 9 samples of 1x8x8, uint8; 2 classes"));
   return result.errors;
 }
@@ -251,17 +250,9 @@ INSTANTIATE_TEST_SUITE_P(
             {"test_fraction is 0.01", "0 of the 40 samples", "change --test-fraction"},
             [](const Stage&) {}),
         arrays(
-            "BestCheckpointWithoutAFolder", {"--keep-best"}, 2,
-            {"keep_best is true", "--out"}, [](const Stage&) {}),
-        arrays(
             "BestCheckpointWithoutEvaluations",
             {"--keep-best", "--epochs", "3", "--eval-every", "3", "--out", "@/out"}, 2,
             {"keep_best", "eval_every is 3", "lower --eval-every"},
-            [](const Stage&) {}),
-        arrays(
-            "PatienceWithoutEvaluations",
-            {"--patience", "2", "--epochs", "3", "--eval-every", "4", "--out", "@/out"},
-            2, {"patience", "eval_every is 4", "lower --eval-every"},
             [](const Stage&) {})),
     name_of_case);
 

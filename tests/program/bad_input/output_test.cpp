@@ -129,9 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The checkpoint that was complete before the disk was full is valid.
 void evaluate_first_checkpoint(const Stage& stage) {
-  const auto result = tandem_run(
-      {"eval", "--checkpoint", stage / "disk.after/run/checkpoints/step-00000001"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok({"eval", "--checkpoint", stage / "disk.after/run/checkpoints/step-00000001"});
 }
 
 void expect_whole_lines(const Stage& stage) {

@@ -45,12 +45,10 @@ const std::string kNoHost = "no-such-host.invalid";
 std::vector<std::string> host(
     const std::string& number, const std::string& address, const std::string& port,
     const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments = {
-      "--nproc",       "2",     "--nnodes",      "2",  "--node-rank",       number,
-      "--master-addr", address, "--master-port", port, "--timeout-seconds", "1",
-      "--out",         "@/out"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return train(arguments);
+  return train(with(
+      {"--nproc", "2", "--nnodes", "2", "--node-rank", number, "--master-addr", address,
+       "--master-port", port, "--timeout-seconds", "1", "--out", "@/out"},
+      more));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -142,8 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
 BadInputCase launching(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& says, int code = 2) {
-  std::vector<std::string> arguments = {"launch"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  std::vector<std::string> arguments = with({"launch"}, flags);
   const auto prepare = [](const Stage& stage) {
     stage.write("text", "hello\n");
     stage.write("script", "#!/no/such/interpreter\n");

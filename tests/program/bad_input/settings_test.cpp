@@ -75,9 +75,6 @@ INSTANTIATE_TEST_SUITE_P(
             "NodesWithoutPort", {"-n", "2"},
             {"set --master-port", "--nproc 2 instead of -n or --nnodes"}),
         setting(
-            "BucketBytesForThreeRanks", {"--bucket-bytes", "0", "--nproc", "3"},
-            {"bucket_bytes is 0"}),
-        setting(
             "SequentialOnThreeRanks", {"--strategy", "sequential", "--nproc", "3"},
             {"sequential", "--nproc 1"}),
         setting(
@@ -103,15 +100,6 @@ INSTANTIATE_TEST_SUITE_P(
         setting(
             "AllFrozen", {"--freeze", "*", "--nproc", "2"},
             {"all 2 parameters are frozen", "--freeze"}),
-        setting(
-            "SkippedWithoutInit", {"--init-skip", "fc.*"},
-            {"init_skip is 'fc.*'", "init is empty", "--init"}),
-        setting(
-            "FactorWithoutNumber", {"--lr-factor", "fc.*=high"},
-            {"'fc.*=high'", "PATTERN=FACTOR", "--lr-factor"}),
-        setting(
-            "EmptyPattern", {"--weight-decay-factor", "fc.*=0,"},
-            {"weight_decay_factor has the entry ''", "--weight-decay-factor"}),
         BadInputCase{
             "SkippedPatternWithoutMatch",
             train({"--init", "@/checkpoint", "--init-skip", "fd.*", "--nproc", "3"}),

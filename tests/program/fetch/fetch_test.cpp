@@ -31,8 +31,7 @@ class Fetch : public FetchTest {};
 TEST_F(Fetch, WritesFilesWhereDataFindsThem) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
-  const auto first = fetch("tiny");
-  expect_ok(first);
+  const auto first = checked(fetch("tiny"));
   EXPECT_EQ(first.errors, "");
   EXPECT_THAT(
       first.output,
@@ -43,8 +42,7 @@ TEST_F(Fetch, WritesFilesWhereDataFindsThem) {
   expect_files(scratch_ / "data/tiny", kFiles);
   EXPECT_THAT(paths_of(server.requests()), ElementsAre("/images", "/labels"));
 
-  const auto second = fetch("tiny");
-  expect_ok(second);
+  const auto second = checked(fetch("tiny"));
   EXPECT_THAT(second.output, HasSubstr("already, with the right SHA-256: kept"));
   EXPECT_EQ(server.requests().size(), 2u);
 }
@@ -55,8 +53,7 @@ TEST_F(Fetch, ReplacesOnlyFilesThatDiffer) {
   make_directories(scratch_ / "here");
   replace_file(scratch_ / "here/images", kFiles.at("images"));
   replace_file(scratch_ / "here/labels", file_bytes(77, 3));
-  const auto result = fetch("tiny", {"--to", scratch_ / "here"});
-  expect_ok(result);
+  const auto result = checked(fetch("tiny", {"--to", scratch_ / "here"}));
   EXPECT_THAT(
       result.output, AllOf(
                          HasSubstr("images: there already"),
@@ -77,7 +74,7 @@ TEST_F(Fetch, ResumesAfterABrokenConnection) {
     return answer;
   });
   write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
-  expect_ok(fetch("tiny"));
+  checked(fetch("tiny"));
   expect_files(scratch_ / "data/tiny", {{"images", file}});
   const auto requests = server.requests();
   ASSERT_EQ(requests.size(), 3u);
@@ -104,7 +101,7 @@ TEST_F(Fetch, StartsAgainIfTheServerCannotResume) {
       return request.range.empty() ? answer : answer_to_range;
     });
     write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
-    expect_ok(fetch("tiny"));
+    checked(fetch("tiny"));
     expect_files(scratch_ / "data/tiny", {{"images", file}});
     const auto requests = server.requests();
     ASSERT_EQ(requests.size(), 3u);
@@ -123,7 +120,7 @@ TEST_F(Fetch, AnotherMirrorResumesThePartOfTheFirst) {
   });
   const HttpServer good(server_of(kFiles));
   write_mirrors(set_of("tiny", {breaking.url(), good.url()}, {{"images", file}}));
-  expect_ok(fetch("tiny"));
+  checked(fetch("tiny"));
   expect_files(scratch_ / "data/tiny", {{"images", file}});
   ASSERT_EQ(good.requests().size(), 1u);
   EXPECT_EQ(good.requests()[0].range, "bytes=100000-");
@@ -139,7 +136,7 @@ TEST_F(Fetch, StartsAgainIfThePartHasOtherBytes) {
     remove_all(scratch_ / "data/tiny");
     make_directories(scratch_ / "data/tiny");
     replace_file(fetched("images.part"), file_bytes(size, 9));
-    expect_ok(fetch("tiny"));
+    checked(fetch("tiny"));
     expect_files(scratch_ / "data/tiny", {{"images", file}});
     EXPECT_EQ(server.requests().back().range, "");
   }
@@ -175,8 +172,7 @@ TEST_F(Fetch, ResumesAfterAStop) {
     }
     EXPECT_TRUE(read_file(fetched("images.part")) == file.substr(0, 100'000));
 
-    const auto next = fetch("tiny");
-    expect_ok(next);
+    const auto next = checked(fetch("tiny"));
     EXPECT_THAT(next.output, HasSubstr("the rest of 300.0 kB after 100.0 kB"));
     expect_files(scratch_ / "data/tiny", {{"images", file}});
     EXPECT_EQ(server.requests().back().range, "bytes=100000-");
@@ -237,9 +233,7 @@ TEST_F(Fetch, AStalledFetchDoesNotBlockASecondForever) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   kill(first.pid(), SIGSTOP);
-  auto impatient = command;
-  impatient.insert(impatient.end(), {"--stall-seconds", "1"});
-  const auto second = run_command(impatient, variables());
+  const auto second = run_command(with(command, {"--stall-seconds", "1"}), variables());
   EXPECT_EQ(second.status.describe(), "exited with code 1");
   EXPECT_THAT(second.errors, testing::HasSubstr("no data has arrived for 10 s"));
 }
@@ -252,7 +246,7 @@ TEST_F(Fetch, FollowsARedirectToHttpAndResumesThere) {
   write_mirrors(set_of("tiny", {first.url()}, kFiles));
   make_directories(scratch_ / "data/tiny");
   replace_file(fetched("images.part"), kFiles.at("images").substr(0, 1000));
-  expect_ok(fetch("tiny"));
+  checked(fetch("tiny"));
   expect_files(scratch_ / "data/tiny", kFiles);
   ASSERT_EQ(good.requests().size(), 2u);
   EXPECT_EQ(good.requests()[0].range, "bytes=1000-");
@@ -262,7 +256,7 @@ TEST_F(Fetch, UsesTheMirrorOfTheLastFileFirst) {
   const HttpServer none(server_of({}));
   const HttpServer good(server_of(kFiles));
   write_mirrors(set_of("tiny", {none.url(), good.url()}, kFiles));
-  expect_ok(fetch("tiny"));
+  checked(fetch("tiny"));
   EXPECT_EQ(none.requests().size(), 1u);
   EXPECT_EQ(good.requests().size(), 2u);
 }
@@ -281,8 +275,7 @@ TEST_F(Fetch, MirrorsMayBeFolders) {
     make_directories(scratch_ / "data/tiny");
     replace_file(fetched("images.part"), kFiles.at("images").substr(0, 1000));
     write_mirrors(set_of("tiny", {url}, kFiles));
-    const auto result = fetch("tiny");
-    expect_ok(result);
+    const auto result = checked(fetch("tiny"));
     EXPECT_THAT(result.output, HasSubstr("the rest of 300.0 kB after 1.0 kB"));
     expect_files(scratch_ / "data/tiny", kFiles);
   }
@@ -293,8 +286,7 @@ TEST_F(Fetch, UsesTheCacheIfTandemDataCannotBeWritten) {
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   auto elsewhere = variables();
   elsewhere.emplace_back("TANDEM_DATA", scratch_ / "misspelt");
-  const auto result = tandem_run({"data", "fetch", "tiny"}, elsewhere);
-  expect_ok(result);
+  const auto result = run_ok({"data", "fetch", "tiny"}, elsewhere);
   EXPECT_THAT(result.output, HasSubstr("not into $TANDEM_DATA, "));
   expect_files(scratch_ / "cache/tandem/tiny", kFiles);
   EXPECT_FALSE(file_exists(scratch_ / "misspelt"));
@@ -313,10 +305,7 @@ TEST_F(Fetch, RefusesAReadOnlyFolderBeforeTheDownload) {
        "exec \"$@\"",
        "sh", program(), "data", "fetch", "tiny", "--to", folder},
       variables());
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr("cannot write into '" + folder), HasSubstr("--to")));
+  expect_exit(result, 1, {"cannot write into '" + folder, "--to"});
   EXPECT_THAT(server.requests(), IsEmpty());
 }
 
@@ -325,23 +314,19 @@ TEST_F(Fetch, ShowsABarOnATerminalOnly) {
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   auto on_terminal = variables();
   on_terminal.emplace_back("TERM", "xterm");
-  const auto result = run_command(
+  const auto result = checked(run_command(
       {"script", "-qec", "'" + program() + "' data fetch tiny", "/dev/null"},
-      on_terminal);
-  expect_ok(result);
-  EXPECT_THAT(result.output, AllOf(HasSubstr(" % "), HasSubstr(" MB/s")));
+      on_terminal));
+  expect_parts(result.output, {" % ", " MB/s"});
   remove_all(scratch_ / "data/tiny");
   const auto plain = fetch("tiny");
   EXPECT_THAT(plain.output + plain.errors, Not(HasSubstr(" MB/s")));
 }
 
 TEST_F(Fetch, ShowsItsHelp) {
-  const auto help = run({"data"});
-  expect_ok(help);
+  const auto help = checked(run({"data"}));
   EXPECT_THAT(help.output, HasSubstr("tandem data fetch NAME"));
-  EXPECT_THAT(
-      fetch("--help").output,
-      AllOf(HasSubstr("mnist"), HasSubstr("cifar-10"), HasSubstr("--to")));
+  expect_parts(fetch("--help").output, {"mnist", "cifar-10", "--to"});
 }
 
 // This mirror packed MNIST itself, so the bytes have another SHA-256.
@@ -358,16 +343,13 @@ TEST_F(Fetch, DownloadsMnist) {
     files[name] = read_file(mirror + "/" + name);
   }
   write_mirrors(set_of("mnist", {mirror}, files));
-  expect_ok(fetch("mnist"));
+  checked(fetch("mnist"));
   expect_files(scratch_ / "data/mnist", files);
   EXPECT_THAT(fetch("mnist").output, EndsWith("to use it: --data mnist\n"));
-  const auto check = run({"data", "info", "mnist"});
-  expect_ok(check);
-  EXPECT_THAT(
-      check.output,
-      AllOf(
-          HasSubstr("train: 60000 samples of 1x28x28, uint8; 10 classes\n"),
-          HasSubstr("--mean 0.1307 --std 0.3081 "), HasSubstr("  class 0: 5923\n")));
+  const auto check = checked(run({"data", "info", "mnist"}));
+  expect_parts(
+      check.output, {"train: 60000 samples of 1x28x28, uint8; 10 classes\n",
+                     "--mean 0.1307 --std 0.3081 ", "  class 0: 5923\n"});
 }
 
 }  // namespace tandem::fetch_test

@@ -88,9 +88,7 @@ class FetchTest : public testing::Test {
   }
   CommandResult fetch(
       const std::string& name, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"data", "fetch", name};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(with({"data", "fetch", name}, more));
   }
   std::string fetched(const std::string& name) const {
     return scratch_ / ("data/tiny/" + name);
@@ -107,9 +105,5 @@ class FetchTest : public testing::Test {
 
   const Scratch scratch_;
 };
-
-inline void expect_ok(const CommandResult& result) {
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
-}
 
 }  // namespace tandem

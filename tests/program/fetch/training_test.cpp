@@ -56,10 +56,7 @@ Files small_cifar() {
 class FetchToTrain : public FetchTest {
  protected:
   CommandResult train(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {
-        "train", "--model", "simplenet", "--epochs", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return run(with({"train", "--model", "simplenet", "--epochs", "1"}, more));
   }
 };
 
@@ -69,17 +66,13 @@ TEST_F(FetchToTrain, FetchesMissingFilesOnceBeforeRanksStart) {
   write_mirrors(set_of("mnist", {server.url()}, files));
   const std::vector<std::string> command = {
       "--data", "mnist", "--fetch", "--nproc", "3"};
-  auto first = command;
-  first.insert(first.end(), {"--out", scratch_ / "run"});
-  const auto result = train(first);
-  expect_ok(result);
+  const auto result = checked(train(with(command, {"--out", scratch_ / "run"})));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(result.errors, HasSubstr("fetching mnist into"));
   EXPECT_THAT(result.output, AllOf(Not(HasSubstr("etch")), HasSubstr("64 samples")));
   EXPECT_THAT(read_file(scratch_ / "run/config.toml"), Not(HasSubstr("fetch")));
 
-  const auto again = train(command);
-  expect_ok(again);
+  const auto again = checked(train(command));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(again.errors, Not(HasSubstr("etching")));
 }
@@ -88,10 +81,9 @@ TEST_F(FetchToTrain, RanksOfAnotherLauncherFetchOnce) {
   const Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
-  const auto result = run(
+  checked(run(
       {"launch", "--nproc-per-node", "3", program(), "train", "--model", "simplenet",
-       "--epochs", "1", "--data", "mnist", "--fetch"});
-  expect_ok(result);
+       "--epochs", "1", "--data", "mnist", "--fetch"}));
   EXPECT_EQ(server.requests().size(), 4u);
 }
 
@@ -113,20 +105,15 @@ TEST_F(FetchToTrain, ARankWaitsForTheFetchOfAnotherUntilTheTimeout) {
       {program(), "train", "--data", "mnist", "--fetch", "--timeout-seconds", "1"},
       rank, 60);
   EXPECT_EQ(result.status.describe(), "exited with code 1");
-  EXPECT_THAT(
-      result.errors, AllOf(
-                         HasSubstr("cannot lock '"), HasSubstr("fetch.lock'"),
-                         HasSubstr("for 1 s"), HasSubstr("--timeout-seconds")));
+  expect_parts(
+      result.errors, {"cannot lock '", "fetch.lock'", "for 1 s", "--timeout-seconds"});
 }
 
 TEST_F(FetchToTrain, AFailedFetchEndsTheRun) {
   const HttpServer none(server_of({}));
   write_mirrors(set_of("mnist", {none.url()}, small_mnist()));
   const auto result = train({"--data", "mnist", "--fetch", "--out", scratch_ / "run"});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr("mnist is not fetched"), HasSubstr("answered 404")));
+  expect_exit(result, 1, {"mnist is not fetched", "answered 404"});
   EXPECT_FALSE(file_exists(scratch_ / "run"));
 }
 
@@ -146,13 +133,12 @@ TEST_F(FetchToTrain, FetchesTheMissingHalfOfADataSet) {
   Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
-  expect_ok(fetch("mnist"));
+  checked(fetch("mnist"));
   remove_all(scratch_ / "data/mnist/t10k-labels-idx1-ubyte");
-  EXPECT_THAT(
-      train({"--data", "mnist"}).errors, AllOf(
-                                             HasSubstr("lacks t10k-labels-idx1-ubyte"),
-                                             HasSubstr("run tandem data fetch mnist")));
-  expect_ok(train({"--data", "mnist", "--fetch"}));
+  expect_parts(
+      train({"--data", "mnist"}).errors,
+      {"lacks t10k-labels-idx1-ubyte", "run tandem data fetch mnist"});
+  checked(train({"--data", "mnist", "--fetch"}));
   EXPECT_EQ(server.requests().size(), 5u);
 }
 
@@ -163,8 +149,7 @@ TEST_F(FetchToTrain, TrainsOnFashionMnistAndKmnist) {
       set_of("kmnist", {server.url()}, files) +
       set_of("fashion-mnist", {server.url()}, files));
   for (const std::string name : {"kmnist", "fashion-mnist"}) {
-    const auto result = train({"--data", name, "--fetch"});
-    expect_ok(result);
+    const auto result = checked(train({"--data", name, "--fetch"}));
     EXPECT_THAT(result.output, HasSubstr(" on " + name + ": 64 samples"));
   }
 }
@@ -178,7 +163,7 @@ class FetchArchive : public FetchToTrain {
       replace_file(scratch_ / ("bin/" + name), bytes);
     }
     replace_file(scratch_ / "bin/readme.html", "read me");
-    expect_ok(run_command(
+    checked(run_command(
         {"tar", "-C", scratch_ / "", "--format=ustar", "-czf", scratch_ / "set.tar.gz",
          "bin"}));
     const std::string bytes = read_file(scratch_ / "set.tar.gz");
@@ -196,21 +181,18 @@ TEST_F(FetchArchive, CifarIsFetchedAndUnpackedForTraining) {
       [&](const HttpRequest& request) { return answer_with(archive, request); });
   archive = pack(files, server.url());
   for (const char* model : {"net", "convnet_bn"}) {
-    const auto result = run(
+    const auto result = checked(run(
         {"train", "--data", "cifar-10", "--fetch", "--model", model, "--epochs", "1",
-         "--nproc", "2"});
-    expect_ok(result);
+         "--nproc", "2"}));
     EXPECT_THAT(result.output, HasSubstr(" on cifar-10: 100 samples"));
   }
   // The archive is removed and not downloaded again.
   expect_files(scratch_ / "data/cifar-10", files);
   EXPECT_THAT(fetch("cifar-10").output, HasSubstr("already"));
   EXPECT_EQ(server.requests().size(), 1u);
-  EXPECT_THAT(
+  expect_parts(
       run({"data", "info", "cifar-10"}).output,
-      AllOf(
-          HasSubstr("train: 100 samples of 3x32x32"),
-          HasSubstr("test: 20 samples of 3x32x32")));
+      {"train: 100 samples of 3x32x32", "test: 20 samples of 3x32x32"});
 
   // A changed file is extracted from the archive again, and no other file.
   replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");
@@ -229,7 +211,7 @@ TEST_F(FetchArchive, AnArchiveOfTheUserIsUnpackedAndKept) {
           "' and run this again"));
   make_directories(scratch_ / "data/cifar-10");
   replace_file(scratch_ / "data/cifar-10/set.tar.gz", archive);
-  expect_ok(fetch("cifar-10"));
+  checked(fetch("cifar-10"));
   files["set.tar.gz"] = archive;
   expect_files(scratch_ / "data/cifar-10", files);
   EXPECT_EQ(none.requests().size(), 1u);
@@ -241,13 +223,13 @@ TEST_F(FetchArchive, EvalRefusesImagesOfAnotherShape) {
   const HttpServer server(
       [&](const HttpRequest& request) { return answer_with(archive, request); });
   archive = pack(files, server.url());
-  expect_ok(fetch("cifar-10"));
+  checked(fetch("cifar-10"));
   const Files digits = small_mnist();
   make_directories(scratch_ / "data/mnist");
   for (const auto& [name, bytes] : digits) {
     replace_file(scratch_ / ("data/mnist/" + name), bytes);
   }
-  expect_ok(train({"--data", "mnist", "--out", scratch_ / "run"}));
+  checked(train({"--data", "mnist", "--out", scratch_ / "run"}));
   const auto steps = list_directory(scratch_ / "run/checkpoints");
   const auto result = run(
       {"eval", "--data", "cifar-10", "--checkpoint",

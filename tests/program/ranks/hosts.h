@@ -153,3 +153,12 @@ class Hosts {
 };
 
 }  // namespace tandem
+
+/// Skips the test if the hosts do not exist.
+#define TANDEM_NEEDS_HOSTS(hosts)                                               \
+  do {                                                                          \
+    if (!(hosts).ok()) {                                                        \
+      GTEST_SKIP()                                                              \
+          << "no network namespaces; scripts/setup, then scripts/test as root"; \
+    }                                                                           \
+  } while (false)

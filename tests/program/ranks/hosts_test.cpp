@@ -6,7 +6,6 @@
 
 namespace tandem::hosts_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -14,14 +13,9 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R Hosts";
-
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
   const auto results = hosts.run_all([&](int host) {
     return with(
@@ -33,17 +27,14 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_THAT(result.errors, Not(HasSubstr("hostname")));
   }
-  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over shm+gloo"));
-  EXPECT_THAT(results[0].output, HasSubstr("/1280 ("));
+  expect_parts(results[0].output, {"4 ranks over shm+gloo", "/1280 ("});
   EXPECT_EQ(json_number(scratch / "run0/summary.json", "world_size"), 4);
 }
 
 // Tutorial 000: machines x processes, with the tutorial's names of the flags.
 TEST(Hosts, LocalRankZeroOfEachHostPrints) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all([&](int host) {
     return std::vector<std::string>{"train",           recipe_file("gloo-machines"),
                                     "--data",          "digits",
@@ -71,9 +62,7 @@ TEST(Hosts, LocalRankZeroOfEachHostPrints) {
 // Tutorial 004: -n nodes -g gpus -nr rank, and the address in the environment.
 TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   const Hosts hosts(4);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all(
       [&](int host) {
         return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
@@ -119,9 +108,7 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
 }
 
 TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
-  if (!Hosts(4).ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(Hosts(4));
   const auto on_four = losses_of_four_ranks(1);
   EXPECT_EQ(on_four.size(), 8u);
   EXPECT_EQ(losses_of_four_ranks(2), on_four);
@@ -129,9 +116,7 @@ TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
 
 TEST(Hosts, AProgramSpawnsRanksOnBothHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto spawning = [&](int host) {
     return hosts.run(
         host, {"hosts"}, {{"HOST", std::to_string(host)}, {"HOST_0", hosts.address(0)}},
@@ -188,15 +173,13 @@ std::string line_of_three(
 }
 
 TEST(Hosts, DifferencesAreNamedOnEveryHost) {
-  if (!Hosts(3).ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
-  EXPECT_THAT(
+  TANDEM_NEEDS_HOSTS(Hosts(3));
+  expect_parts(
       line_of_three({"--nnodes", "3", "--nproc", "2"}, {"--nnodes", "3"}),
-      AllOf(HasSubstr("6 ranks"), HasSubstr(" 3;"), HasSubstr("--nproc")));
-  EXPECT_THAT(
+      {"6 ranks", " 3;", "--nproc"});
+  expect_parts(
       line_of_three({"--nnodes", "3", "--backend", "gloo"}, {"--nnodes", "3"}),
-      AllOf(HasSubstr("backend gloo"), HasSubstr(" auto;")));
+      {"backend gloo", " auto;"});
   EXPECT_THAT(
       line_of_three({"--nnodes", "3", "--node-rank", "1"}, {"--nnodes", "3"}),
       HasSubstr("host 1 has joined twice"));
@@ -213,9 +196,7 @@ class HostsWith : public testing::TestWithParam<OverHosts> {};
 
 TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all([&](int host) {
     const Arguments run = {"train",   "--strategy", GetParam().strategy,
                            "--model", "lenet3x3",   "--limit",
@@ -225,11 +206,10 @@ TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
-  EXPECT_THAT(
-      results[0].output, HasSubstr(
-                             std::string(GetParam().readers) + " x batch 64, " +
-                             GetParam().strategy + ", 4 ranks"));
-  EXPECT_THAT(results[0].output, HasSubstr("/1280 ("));
+  expect_parts(
+      results[0].output, {std::string(GetParam().readers) + " x batch 64, " +
+                              GetParam().strategy + ", 4 ranks",
+                          "/1280 ("});
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -243,26 +223,21 @@ TEST(Hosts, AnUnknownMasterNameIsOneLine) {
   const auto result = tandem_run(
       {"train", "--limit", "64", "--timeout-seconds", "3", "--insecure"},
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "no-such-host.invalid"}});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("no-such-host.invalid"));
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+  expect_error_line(result, 1, {"no-such-host.invalid"});
 }
 
 TEST(Hosts, TheTimeoutOfLaunchEndsTheWaitForHost0) {
   const auto result = tandem_run(
       {"launch", "--nnodes", "2", "--node-rank", "1", "--master-port", "29878",
        "--insecure", "--timeout-seconds", "1", "true"});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("127.0.0.1:29878"));
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+  expect_error_line(result, 1, {"127.0.0.1:29878"});
 }
 
 TEST(Hosts, AnAbsentMasterIsReportedAfterTheTimeout) {
   const auto result = tandem_run(
       {"train", "--limit", "64", "--timeout-seconds", "1"},
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29877"}});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("127.0.0.1:29877"));
+  expect_exit(result, 1, {"127.0.0.1:29877"});
 }
 
 }  // namespace tandem::hosts_test

@@ -52,8 +52,7 @@ class LaunchLogs : public testing::Test {
 const std::string kBoth = "echo out $RANK; echo err $RANK >&2";
 
 TEST_F(LaunchLogs, RedirectedStreamsAreInFilesAndNotOnTheConsole) {
-  const auto result = log_script({"--nproc=3", "--redirects=0:3,2:2"}, kBoth);
-  EXPECT_TRUE(result.status.ok());
+  const auto result = checked(log_script({"--nproc=3", "--redirects=0:3,2:2"}, kBoth));
   EXPECT_THAT(
       sorted_lines(result.output), ElementsAre("[rank 1] out 1", "[rank 2] out 2"));
   EXPECT_EQ(result.errors, "[rank 1] err 1\n");
@@ -155,11 +154,10 @@ TEST_F(LaunchLogs, ATemporaryErrorFileStaysAfterAFailure) {
 }
 
 TEST_F(LaunchLogs, EachRestartHasItsOwnFiles) {
-  const auto result = log_script(
+  const auto result = checked(log_script(
       {"--nproc=3", "--max-restarts=2", "--tee=1"},
       "echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || "
-      "[ $RANK != 2 ] && exit 0; exit 1");
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+      "[ $RANK != 2 ] && exit 0; exit 1"));
   EXPECT_THAT(result.errors, Not(HasSubstr("first failure")));
   EXPECT_EQ(text_of("2/stdout.log"), "try 0\n");
   const auto run = parent_of(parent_of(logged("2")));
@@ -236,13 +234,12 @@ TEST_F(LaunchLogs, PythonsRecordWritesTheErrorFile) {
 
 TEST_F(LaunchLogs, EachUserSignalReachesTheRanks) {
   for (const std::string name : {"USR1", "USR2"}) {
-    const auto result = run_script(
+    const auto result = checked(run_script(
         {"--nproc=3"}, "trap 'echo got; exit 0' " + name + "; touch " +
                            scratch_ / name + "$RANK; while ! [ -e " + scratch_ / name +
                            "2 ] || ! [ -e " + scratch_ / name +
                            "1 ]; do sleep 0.01; done; [ $RANK = 0 ] && kill -" + name +
-                           " $PPID; while :; do sleep 0.01; done");
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+                           " $PPID; while :; do sleep 0.01; done"));
     EXPECT_EQ(sorted_lines(result.output).size(), 3u);
   }
 }

@@ -168,10 +168,9 @@ TEST_F(Metrics, NeedAFreePort) {
     const auto result = tandem_run(command);
     EXPECT_EQ(result.status.code, 2);
     EXPECT_EQ(result.output, "");
-    EXPECT_THAT(
-        result.errors, AllOf(
-                           HasSubstr("[launch] cannot serve metrics at " + address_),
-                           HasSubstr("Address already in use; change --metrics-port")));
+    expect_parts(
+        result.errors, {"[launch] cannot serve metrics at " + address_,
+                        "Address already in use; change --metrics-port"});
     EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
     EXPECT_FALSE(file_exists(out_));
   }
@@ -196,10 +195,7 @@ TEST_F(Metrics, AreServedByTheLauncherThatStartedTheRanks) {
 
 TEST_F(Metrics, CoverAllHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << "no network namespaces; scripts/setup, then as root: scripts/test "
-                    "-R Metrics";
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto begin_on = [&](int host) {
     const auto arguments = with(training(with_metrics({})), hosts.flags_of(host, 2, 2));
     return std::async(std::launch::async, [&hosts, host, arguments] {
@@ -222,9 +218,7 @@ TEST_F(Metrics, CoverAllHosts) {
       hosts.run(0, {"top", out_, "--once"}).output,
       AllOf(HasSubstr("4 ranks, epoch "), ContainsRegex("\n3 +" + host_name())));
   const auto elsewhere = hosts.run(1, {"top", out_, "--once"});
-  EXPECT_EQ(elsewhere.status.code, 1);
-  EXPECT_THAT(
-      elsewhere.errors, HasSubstr("run tandem top on the host of that process"));
+  expect_exit(elsewhere, 1, {"run tandem top on the host of that process"});
   stop();
   second.get();
 }
@@ -237,8 +231,7 @@ TEST_F(Top, ShowsTheRanksOfADirectoryAndOfAnAddress) {
   begin(training(with_metrics({"--nproc", "3"})));
   scrape_until("tandem_checkpoint_step", 5);
   for (const auto& run : {out_, address_}) {
-    const auto result = top({run, "--once"});
-    EXPECT_EQ(result.status.code, 0) << result.errors;
+    const auto result = checked(top({run, "--once"}));
     EXPECT_THAT(
         result.output,
         AllOf(
@@ -271,26 +264,21 @@ TEST_F(Top, FollowsARunToItsEnd) {
   auto tables = std::async(std::launch::async, [&] { return top({out_}); });
   std::this_thread::sleep_for(std::chrono::seconds(3));
   EXPECT_EQ(stop().status.code, 75);
-  const auto result = tables.get();
-  EXPECT_EQ(result.status.code, 0) << result.errors;
+  const auto result = checked(tables.get());
   EXPECT_THAT(
       result.output, AllOf(
                          ContainsRegex("^3 ranks.*\n(.*\n)+\n3 ranks"),
                          HasSubstr("\nthe run has ended\n")));
   const auto later = top({out_});
-  EXPECT_EQ(later.status.code, 1);
-  EXPECT_THAT(
-      later.errors,
-      HasSubstr("[top] no process trains in '" + out_ + "'; the run has ended"));
+  expect_exit(
+      later, 1, {"[top] no process trains in '" + out_ + "'; the run has ended"});
 }
 
 TEST_F(Top, ExplainsWhyThereIsNoTable) {
   const auto missing = top({out_});
-  EXPECT_EQ(missing.status.code, 2);
-  EXPECT_THAT(missing.errors, HasSubstr("does not exist, expected the --out of a run"));
+  expect_exit(missing, 2, {"does not exist, expected the --out of a run"});
   const auto silent = top({address_});
-  EXPECT_EQ(silent.status.code, 1);
-  EXPECT_THAT(silent.errors, HasSubstr("no launcher of tandem answers at " + address_));
+  expect_exit(silent, 1, {"no launcher of tandem answers at " + address_});
   EXPECT_EQ(top({}).status.code, 2);
   begin(training({}));
   const auto alone = top({out_});

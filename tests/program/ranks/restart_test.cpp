@@ -23,9 +23,6 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kNoHosts =
-    "no network namespaces; scripts/setup, then as root: scripts/test -R Restart";
-
 // Sends a signal. A missing process has the id 0, which would mean this process group.
 void send(pid_t pid, int number) {
   ASSERT_GT(pid, 0);
@@ -135,8 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Restart, NeedsARunDirectory) {
   const auto result = tandem_run(training({"--max-restarts", "1"}));
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("max_restarts is 1, but out is empty"));
+  expect_exit(result, 2, {"max_restarts is 1, but out is empty"});
 }
 
 // A program of a rank that appends its number of restarts to a file, and then runs
@@ -150,10 +146,9 @@ Arguments program_of_rank(const std::string& file, const std::string& command) {
 
 TEST_F(Restart, LetsProgramsReadTheCount) {
   const auto file = scratch_ / "starts";
-  const auto result = tandem_run(with(
+  const auto result = run_ok(with(
       {"launch", "--nproc", "3", "--max-restarts", "4"},
       program_of_rank(file, "[ $RANK != 1 -o $TANDEM_RESTART_COUNT = 2 ] || exit 7")));
-  EXPECT_EQ(result.status.code, 0) << result.errors;
   EXPECT_THAT(
       result.errors,
       AllOf(
@@ -171,8 +166,7 @@ TEST_F(Restart, EndsWhenNoneIsLeft) {
   const auto result = tandem_run(with(
       {"launch", "--nproc", "2", "--max-restarts", "1"},
       program_of_rank(file, "exit 3")));
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("; no restart is left of 1 (--max-restarts)"));
+  expect_exit(result, 1, {"; no restart is left of 1 (--max-restarts)"});
   EXPECT_GE(sorted_lines(read_file(file)).size(), 2u);
 }
 
@@ -191,10 +185,8 @@ TEST_F(Restart, DoesNotFollowMisuse) {
 TEST_F(Restart, ResumesUnderTorchrun) {
   const auto hash = hash_without_failures({});
   const Variables second = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
-  const auto stopped = tandem_run(training({"--out", out()}, "3"));
-  EXPECT_EQ(stopped.status.code, 0) << stopped.errors;
-  const auto resumed = tandem_run(training({"--out", out()}), second);
-  EXPECT_EQ(resumed.status.code, 0) << resumed.errors;
+  run_ok(training({"--out", out()}, "3"));
+  const auto resumed = run_ok(training({"--out", out()}), second);
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from"));
   EXPECT_EQ(hash_of(out()), hash);
 }
@@ -243,9 +235,7 @@ class RestartOnHosts : public Restart {
 // averages.
 TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
   Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   hosts.keep_on_host_0(out());
   const Arguments averaging = {"--strategy", "averaging", "--average-every", "3"};
   auto first = begin_restarting(hosts, 0, averaging);
@@ -255,8 +245,7 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
   newer_checkpoint(newest);
   send(workers(out(), 2)[0], SIGKILL);
   for (auto* run : {&first, &second}) {
-    const auto result = run->get();
-    EXPECT_EQ(result.status.code, 0) << result.errors;
+    const auto result = checked(run->get());
     EXPECT_THAT(
         result.errors,
         AllOf(
@@ -268,9 +257,7 @@ TEST_F(RestartOnHosts, FollowsTheDeathOfARankOfAnyHost) {
 
 TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   hosts.keep_on_host_0(out());
   const Arguments sharded = {"--optimizer-state", "sharded"};
   auto first = begin_restarting(hosts, 0, sharded);
@@ -279,12 +266,8 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   send(parent_of_process(workers(out("other-run"), 2)[0]), SIGKILL);
   EXPECT_EQ(lost.get().status.signal, SIGKILL);
   auto replacement = begin_restarting(hosts, 1, sharded);
-  const auto result = first.get();
-  EXPECT_EQ(result.status.code, 0) << result.errors;
-  EXPECT_THAT(
-      result.errors, AllOf(
-                         HasSubstr("host 1 on "), HasSubstr("no longer answers"),
-                         HasSubstr("restart 1 of 3")));
+  const auto result = checked(first.get());
+  expect_parts(result.errors, {"host 1 on ", "no longer answers", "restart 1 of 3"});
   EXPECT_EQ(replacement.get().status.code, 0);
   EXPECT_EQ(hash_of(out()), calm_hash(hosts, sharded));
   EXPECT_THAT(list_directory(hosts.storage_of(1)), testing::IsEmpty());
@@ -325,9 +308,7 @@ class ChangingHosts : public RestartOnHosts,
 
 TEST_P(ChangingHosts, ReadEachSampleOfAnEpochOnce) {
   Hosts hosts(3);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   if (!GetParam().is_shared) {
     hosts.keep_on_host_0(out());
   }
@@ -348,8 +329,7 @@ TEST_P(ChangingHosts, ReadEachSampleOfAnEpochOnce) {
   const auto with_third = ranks_of(0);
   send(parent_of_process(ranks_of(2)[0]), SIGTERM);
   const auto left = third.get();
-  EXPECT_EQ(left.status.code, 75) << left.errors;
-  EXPECT_THAT(left.errors, HasSubstr("stopped by SIGTERM; host 2 has left the run"));
+  expect_exit(left, 75, {"stopped by SIGTERM; host 2 has left the run"});
   EXPECT_TRUE(soon([&] { return ranks_of(0) != with_third; }));
   newer_checkpoint(newer_checkpoint(newest));
   send(parent_of_process(ranks_of(0)[0]), SIGTERM);
@@ -380,15 +360,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(RestartOnHosts, NeedsTheLeastNumberOfHosts) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   auto flags = hosts.flags_of(0, 1, 3);
   *(std::find(flags.begin(), flags.end(), "--nnodes") + 1) = "2:3";
   const auto result =
       hosts.run(0, training(with({"--out", out(), "--timeout-seconds", "3"}, flags)));
-  EXPECT_EQ(result.status.code, 1) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("1 of at least 2 hosts have joined"));
+  expect_exit(result, 1, {"1 of at least 2 hosts have joined"});
 }
 
 TEST_F(Restart, RejectsARangeOfHostsThatDoesNotFit) {
@@ -489,9 +466,7 @@ TEST_F(Stall, OfARankThatLoadsDataIsNamed) {
 
 TEST_F(Stall, IsNamedOnEveryHost) {
   const Hosts hosts(2);
-  if (!hosts.ok()) {
-    GTEST_SKIP() << kNoHosts;
-  }
+  TANDEM_NEEDS_HOSTS(hosts);
   const auto flags = with(mapped_data(), {"--stall-warning", "1"});
   const auto begin_host = [&](int host) {
     const auto command = logged(

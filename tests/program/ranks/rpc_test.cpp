@@ -19,23 +19,19 @@
 namespace tandem::rpc_test {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Each;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Le;
-using testing::Not;
 
 // With the backend by which ranks meet.
 class RpcBetweenProcesses : public testing::TestWithParam<const char*> {
  protected:
   static CommandResult rpc_ranks(
       const std::string& ranks, const std::vector<std::string>& words) {
-    std::vector<std::string> arguments = {
-        "launch", "--nproc", ranks, "--", program("rpc_ranks"), GetParam()};
-    arguments.insert(arguments.end(), words.begin(), words.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        {"launch", "--nproc", ranks, "--", program("rpc_ranks"), GetParam()}, words));
   }
 };
 
@@ -44,16 +40,14 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& backend) { return std::string(backend.param); });
 
 TEST_P(RpcBetweenProcesses, ProcessesCallEachOtherBothWaysAndEndQuietly) {
-  const auto result = rpc_ranks("3", {"call"});
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(rpc_ranks("3", {"call"}));
   EXPECT_EQ(result.output, "[rank 0] all called\n");
   EXPECT_THAT(result.errors, IsEmpty());
 }
 
 TEST_P(RpcBetweenProcesses, AKilledPeerIsNamed) {
   const auto server = rpc_ranks("3", {"gone", "0"});
-  EXPECT_THAT(server.output, HasSubstr("rank 1 lost rank 0: "));
-  EXPECT_THAT(server.output, HasSubstr("rank 2 lost rank 0: "));
+  expect_parts(server.output, {"rank 1 lost rank 0: ", "rank 2 lost rank 0: "});
   // A rank that only waits for requests notices it too.
   const auto worker = rpc_ranks("2", {"gone", "1"});
   EXPECT_THAT(worker.output, HasSubstr("rank 0 lost rank 1: "));
@@ -61,14 +55,14 @@ TEST_P(RpcBetweenProcesses, AKilledPeerIsNamed) {
 
 TEST_P(RpcBetweenProcesses, WaitsEndAtTheTimeout) {
   const auto result = rpc_ranks("2", {"late"});
-  EXPECT_THAT(result.output, HasSubstr("rank 0: [comm] a request of another rank"));
-  EXPECT_THAT(result.output, HasSubstr("rank 1: [comm] the answer of rank 0"));
+  expect_parts(
+      result.output, {"rank 0: [comm] a request of another rank",
+                      "rank 1: [comm] the answer of rank 0"});
 }
 
 TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNoMore) {
   const int64_t bound = 3;
-  const auto result = rpc_ranks("4", {"slow", "3", "20"});
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = checked(rpc_ranks("4", {"slow", "3", "20"}));
   std::istringstream words(result.output.substr(result.output.find(']') + 1));
   std::vector<int64_t> staleness;
   for (int64_t one = 0; words >> one;) {
@@ -92,13 +86,11 @@ std::vector<std::string> server_run(
 TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThreads) {
   const Scratch scratch;
   // A server and three workers.
-  const auto result = tandem_run(server_run(scratch / "server", {}, "2", "4"));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto result = run_ok(server_run(scratch / "server", {}, "2", "4"));
   EXPECT_THAT(result.output, HasSubstr("4 ranks over shm"));
-  const auto replicas = tandem_run(
+  const auto replicas = run_ok(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
        "step", "--nproc", "3", "--rank-type", "thread", "--out", scratch / "replicas"});
-  ASSERT_TRUE(replicas.status.ok()) << replicas.errors;
   EXPECT_EQ(hash_of(scratch / "server").size(), 64u);
   EXPECT_EQ(hash_of(scratch / "server"), hash_of(scratch / "replicas"));
   EXPECT_EQ(
@@ -111,27 +103,24 @@ TEST(ParameterServerProgram, ResumingChangesNoBit) {
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
   // Step 13 is in the middle of the second epoch of 10 steps.
-  ASSERT_TRUE(tandem_run(server_run(whole, {"--checkpoint-every", "13"})).status.ok());
-  const auto result =
-      tandem_run(server_run(parts, {"--resume", whole + "/checkpoints/step-00000013"}));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
+  run_ok(server_run(whole, {"--checkpoint-every", "13"}));
+  run_ok(server_run(parts, {"--resume", whole + "/checkpoints/step-00000013"}));
   EXPECT_EQ(hash_of(whole), hash_of(parts));
 }
 
 TEST(ParameterServerProgram, AsynchronousTrainsAndReportsStaleness) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result = tandem_run(server_run(
+  const auto result = run_ok(server_run(
       out, {"--server-updates", "asynchronous", "--max-staleness", "2",
             "--checkpoint-every", "7"}));
-  ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("staleness of the server's updates: at most "));
-  EXPECT_THAT(result.errors, HasSubstr("of 2 steps allowed"));
+  expect_parts(
+      result.errors,
+      {"staleness of the server's updates: at most ", "of 2 steps allowed"});
   EXPECT_GT(json_number(out + "/summary.json", "test_accuracy"), 40);
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
-  const auto resumed = tandem_run(
+  run_ok(
       server_run(out, {"--server-updates", "asynchronous", "--resume", "auto"}, "3"));
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 30);
 }
 
@@ -209,12 +198,9 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
   }
   run.join();
   EXPECT_GT(killed, 0);
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(
-          HasSubstr("rank " + std::string(rank)), HasSubstr("killed by SIGKILL"),
-          HasSubstr(std::to_string(killed))));
+  expect_exit(
+      result, 1,
+      {"rank " + std::string(rank), "killed by SIGKILL", std::to_string(killed)});
   // One line, not an error of each rank.
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
       << result.errors;
@@ -230,8 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ParameterServerProgram, InvalidSettingsAreOneLine) {
   const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
-  EXPECT_EQ(alone.status.code, 2);
-  EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 or more"));
+  expect_exit(alone, 2, {"use --nproc 2 or more"});
 }
 
 }  // namespace tandem::rpc_test

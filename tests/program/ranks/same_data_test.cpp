@@ -15,7 +15,6 @@
 
 namespace tandem::same_data_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr size_t kHeaderBytes = 16;
@@ -51,13 +50,12 @@ class SameData : public testing::Test {
     std::vector<std::thread> hosts;
     for (size_t rank = 0; rank < 3; ++rank) {
       hosts.emplace_back([&, rank] {
-        auto arguments = run_on(std::string(1, static_cast<char>('a' + rank)));
-        arguments.insert(arguments.end(), more.begin(), more.end());
         results[rank] = tandem_run(
-            arguments, {{"RANK", std::to_string(rank)},
-                        {"WORLD_SIZE", "3"},
-                        {"MASTER_ADDR", "127.0.0.1"},
-                        {"MASTER_PORT", port}});
+            with(run_on(std::string(1, static_cast<char>('a' + rank))), more),
+            {{"RANK", std::to_string(rank)},
+             {"WORLD_SIZE", "3"},
+             {"MASTER_ADDR", "127.0.0.1"},
+             {"MASTER_PORT", port}});
       });
     }
     for (auto& host : hosts) {
@@ -78,23 +76,15 @@ TEST_F(SameData, InDifferentFoldersTrains) {
 TEST_F(SameData, ARankWithBlackImagesIsNamed) {
   blacken("c", "train");
   for (const auto& result : run_on_all({})) {
-    EXPECT_EQ(result.status.code, 2);
-    EXPECT_THAT(
-        result.errors,
-        AllOf(
-            HasSubstr("the training images differ between rank 2 and rank 0"),
-            HasSubstr("--data")));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-        << result.errors;
+    expect_error_line(
+        result, 2, {"the training images differ between rank 2 and rank 0", "--data"});
   }
 }
 
 TEST_F(SameData, TestImagesAreComparedToo) {
   blacken("b", "t10k");
   for (const auto& result : run_on_all({})) {
-    EXPECT_EQ(result.status.code, 2);
-    EXPECT_THAT(
-        result.errors, HasSubstr("the test images differ between rank 1 and rank 0"));
+    expect_exit(result, 2, {"the test images differ between rank 1 and rank 0"});
   }
 }
 
@@ -111,30 +101,24 @@ class ResumedData : public SameData, public testing::WithParamInterface<const ch
   CommandResult train_on(
       const std::string& folder, const std::string& ranks,
       const std::vector<std::string>& more) const {
-    auto arguments = run_on(folder);
-    arguments.insert(
-        arguments.end(),
-        {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        with(
+            run_on(folder),
+            {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"}),
+        more));
   }
 };
 
 TEST_P(ResumedData, MayMoveButNotChange) {
-  ASSERT_TRUE(train_on("a", "3", {}).status.ok());
+  checked(train_on("a", "3", {}));
   blacken("b", "train");
   const auto other = train_on("b", "3", {"--resume", "auto", "--epochs", "2"});
-  EXPECT_EQ(other.status.code, 2);
-  EXPECT_EQ(std::count(other.errors.begin(), other.errors.end(), '\n'), 1)
-      << other.errors;
-  EXPECT_THAT(
-      other.errors, AllOf(
-                        HasSubstr("the training images are not those that"),
-                        HasSubstr("/run/checkpoints/step-"), HasSubstr("--data"),
-                        HasSubstr("--init")));
+  expect_error_line(
+      other, 2,
+      {"the training images are not those that", "/run/checkpoints/step-", "--data",
+       "--init"});
   EXPECT_THAT(read_file(scratch_ / "run/config.toml"), HasSubstr("epochs = 1\n"));
-  const auto moved = train_on("c", "1", {"--resume", "auto", "--epochs", "2"});
-  EXPECT_TRUE(moved.status.ok()) << moved.errors;
+  checked(train_on("c", "1", {"--resume", "auto", "--epochs", "2"}));
   EXPECT_EQ(json_number(scratch_ / "run/summary.json", "epochs"), 2);
 }
 

@@ -19,7 +19,6 @@
 
 namespace tandem::shm_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 struct Ranks {
@@ -95,9 +94,7 @@ TEST(ShmProcesses, NameARankOfAnotherBuild) {
     EXPECT_EQ(ranks.statuses[rank].code, 2);
     EXPECT_EQ(ranks.outputs[rank], ranks.outputs[0]);
   }
-  EXPECT_THAT(
-      ranks.outputs[0],
-      AllOf(HasSubstr("rank 2"), HasSubstr("of another build"), HasSubstr("0.1.0 (")));
+  expect_parts(ranks.outputs[0], {"rank 2", "of another build", "0.1.0 ("});
   EXPECT_EQ(std::count(ranks.outputs[0].begin(), ranks.outputs[0].end(), '\n'), 1);
 }
 

@@ -12,7 +12,6 @@ namespace tandem::spawn_test {
 
 using testing::ElementsAre;
 using testing::EndsWith;
-using testing::HasSubstr;
 using testing::MatchesRegex;
 
 CommandResult helper(const std::string& word, const Variables& variables = {}) {
@@ -20,8 +19,7 @@ CommandResult helper(const std::string& word, const Variables& variables = {}) {
 }
 
 TEST(Spawn, RunsTheBodyOnRanksAndTheRestInTheParent) {
-  const auto run = helper("twice");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(helper("twice"));
   // Ranks also run the code before a call.
   EXPECT_THAT(
       sorted_lines(run.output),
@@ -35,8 +33,7 @@ TEST(Spawn, RunsTheBodyOnRanksAndTheRestInTheParent) {
 }
 
 TEST(Spawn, ThrowsWithTheReasonOfTheRankThatFailed) {
-  const auto run = helper("fail");
-  EXPECT_TRUE(run.status.ok());
+  const auto run = checked(helper("fail"));
   EXPECT_EQ(run.output, "failure: rank 1 failed: [files] no such file\n");
   EXPECT_EQ(run.errors, "");
 }
@@ -59,14 +56,12 @@ TEST(Spawn, NamesTheExitCodeOfARank) {
 
 TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
   const auto run = helper("numbers");
-  EXPECT_EQ(run.status.code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("the number of ranks is 3 in rank"));
-  EXPECT_THAT(run.errors, HasSubstr("expected 2 as in the parent"));
+  expect_exit(
+      run, 2, {"the number of ranks is 3 in rank", "expected 2 as in the parent"});
 }
 
 TEST(Spawn, DoesNotChangeOtherChildrenAndSignals) {
-  const auto run = helper("keeps");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
+  const auto run = checked(helper("keeps"));
   EXPECT_EQ(run.output, "the child runs\nSIGTERM is free\n");
 }
 
@@ -93,17 +88,13 @@ TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {
 }
 
 TEST(Spawn, AProgramStartedByARankIsNotARank) {
-  const auto run = helper("outer");
-  EXPECT_TRUE(run.status.ok()) << run.errors;
-  EXPECT_THAT(run.output, HasSubstr("inner said: "));
-  EXPECT_THAT(run.output, HasSubstr("0 of 2"));
-  EXPECT_THAT(run.output, HasSubstr("1 of 2"));
+  const auto run = checked(helper("outer"));
+  expect_parts(run.output, {"inner said: ", "0 of 2", "1 of 2"});
 }
 
 TEST(Spawn, RefusesARankAsCaller) {
   const auto run = helper("inner", {{"RANK", "1"}, {"WORLD_SIZE", "2"}});
-  EXPECT_EQ(run.status.code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("rank 1 of 2 already; call join_run()"));
+  expect_exit(run, 2, {"rank 1 of 2 already; call join_run()"});
 }
 
 }  // namespace tandem::spawn_test

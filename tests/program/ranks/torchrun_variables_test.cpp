@@ -11,7 +11,6 @@
 
 namespace tandem::torchrun_variables_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -20,10 +19,7 @@ const std::vector<std::string> kEcho = {
 
 CommandResult launch(
     const Variables& variables, const std::vector<std::string>& flags = {}) {
-  std::vector<std::string> arguments = {"launch"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  arguments.insert(arguments.end(), kEcho.begin(), kEcho.end());
-  return tandem_run(arguments, variables);
+  return tandem_run(with(with({"launch"}, flags), kEcho), variables);
 }
 
 const Variables kSecondHost = {
@@ -98,21 +94,21 @@ TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
   const auto other = run_command(host("1", "b"), {}, 60);
   first.signal(SIGTERM);
   first.wait();
-  EXPECT_EQ(other.status.code, 2);
-  EXPECT_THAT(other.errors, AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
+  expect_exit(other, 2, {"run 'b'", "run 'a'"});
 }
 
 TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
   const Scratch scratch;
   replace_file(scratch / "recipe.toml", "nproc = 3\nmodel = \"simplenet\"\n");
   const auto train = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> arguments = {
-        "train", scratch / "recipe.toml", "--limit", "256", "--out", scratch / "run"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    return tandem_run(arguments, {{"PET_NPROC_PER_NODE", "2"}});
+    return tandem_run(
+        with(
+            {"train", scratch / "recipe.toml", "--limit", "256", "--out",
+             scratch / "run"},
+            flags),
+        {{"PET_NPROC_PER_NODE", "2"}});
   };
-  const auto two = train({});
-  EXPECT_TRUE(two.status.ok()) << two.errors;
+  const auto two = checked(train({}));
   EXPECT_THAT(two.output, HasSubstr("2 ranks over shm"));
   EXPECT_THAT(
       two.errors,

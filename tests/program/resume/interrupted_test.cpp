@@ -80,11 +80,9 @@ TEST_P(KilledAt, ResumesWithEqualBits) {
           kill(worker, SIGKILL);
         }
       });
-  EXPECT_EQ(killed.status.code, 1);
-  EXPECT_THAT(killed.errors, HasSubstr("SIGKILL"));
+  expect_exit(killed, 1, {"SIGKILL"});
   EXPECT_FALSE(file_exists(out + "/summary.json"));
-  const auto resumed = tandem_run(arguments + kResume);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = run_ok(arguments + kResume);
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
   EXPECT_EQ(hash_of(out), uninterrupted());
 }
@@ -106,8 +104,7 @@ TEST(Resume, ASignalToEveryProcessSavesToo) {
         }
         kill(parent_of_process(workers[0]), SIGTERM);
       });
-  EXPECT_EQ(stopped.status.code, kExitStopped);
-  EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
+  expect_exit(stopped, kExitStopped, {"--resume auto"});
   expect_saved_once_and_resumes(out);
 }
 
@@ -121,9 +118,7 @@ TEST_P(StoppedBy, ASignalToOneRankStopsAllAtTheSameStep) {
         ASSERT_EQ(workers.size(), 3u);
         kill(workers.back(), GetParam());
       });
-  EXPECT_EQ(stopped.status.code, kExitStopped);
-  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
-  EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
+  expect_exit(stopped, kExitStopped, {"stopped by a signal to rank", "--resume auto"});
   expect_saved_once_and_resumes(out);
 }
 
@@ -165,8 +160,7 @@ TEST(Resume, SigusrOneStopsARunWithOnSigusr1Stop) {
         ASSERT_EQ(workers.size(), 3u);
         kill(parent_of_process(workers.front()), SIGUSR1);
       });
-  EXPECT_EQ(stopped.status.code, kExitStopped);
-  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
+  expect_exit(stopped, kExitStopped, {"stopped by a signal to rank"});
   expect_saved_once_and_resumes(out);
 }
 

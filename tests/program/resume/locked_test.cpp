@@ -14,7 +14,6 @@
 
 namespace tandem::locked_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 class LockedOut : public testing::TestWithParam<std::vector<std::string>> {};
@@ -32,10 +31,7 @@ TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   ASSERT_THAT(lock, HasSubstr("process "));
   for (const auto& more : {Arguments(), kResume}) {
     const auto second = run_command(command + more);
-    EXPECT_EQ(second.status.code, 2) << second.errors;
-    EXPECT_THAT(
-        second.errors,
-        AllOf(HasSubstr("another run writes to '" + out + "'"), HasSubstr(lock)));
+    expect_exit(second, 2, {"another run writes to '" + out + "'", lock});
     EXPECT_EQ(sorted_lines(second.errors).size(), 1u) << second.errors;
   }
   EXPECT_FALSE(first.poll());
@@ -44,8 +40,7 @@ TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   EXPECT_FALSE(workers.empty());
   kill(first.pid(), SIGKILL);
   first.wait();
-  const auto resumed = run_command(command + kResume);
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  const auto resumed = checked(run_command(command + kResume));
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
   EXPECT_FALSE(file_exists(out + "/run.lock"));
 }

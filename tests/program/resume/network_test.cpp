@@ -1,6 +1,5 @@
 // Runs of a network file, resumed and evaluated after the file has moved.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,15 +9,10 @@
 
 namespace tandem::network_test {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 class NetworkRun : public testing::Test {
  protected:
   NetworkRun() {
-    const auto first =
-        tandem_run({"train", "--model", net_, "--limit", "64", "--out", run_});
-    EXPECT_TRUE(first.status.ok()) << first.errors;
+    run_ok({"train", "--model", net_, "--limit", "64", "--out", run_});
     EXPECT_EQ(std::rename(net_.c_str(), moved_.c_str()), 0);
   }
 
@@ -38,23 +32,18 @@ class NetworkRun : public testing::Test {
 };
 
 TEST_F(NetworkRun, ReadsItsCopy) {
-  const auto evaluated = eval();
-  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
-  const auto resumed = resume();
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(eval());
+  checked(resume());
   EXPECT_EQ(read_file(copy_), read_file(moved_));
 }
 
 TEST_F(NetworkRun, NeedsTheFileIfItsCopyIsMissing) {
   remove_all(copy_);
   for (const auto& result : {resume(), eval()}) {
-    EXPECT_EQ(result.status.code, 1);
-    EXPECT_THAT(result.errors, AllOf(HasSubstr(net_), HasSubstr("--model FILE")));
+    expect_exit(result, 1, {net_, "--model FILE"});
   }
-  const auto evaluated = eval({"--model", moved_});
-  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
-  const auto resumed = resume({"--model", moved_});
-  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(eval({"--model", moved_}));
+  checked(resume({"--model", moved_}));
   EXPECT_TRUE(file_exists(copy_));
 }
 
@@ -62,12 +51,9 @@ TEST_F(NetworkRun, RefusesAnotherFile) {
   const auto other = scratch_ / "other.pt2";
   replace_file(other, fixture("net-2.8.0.pt2"));
   const auto resumed = resume({"--model", other});
-  EXPECT_EQ(resumed.status.code, 2);
-  EXPECT_THAT(
-      resumed.errors, AllOf(HasSubstr("differs from that of"), HasSubstr("--model")));
+  expect_exit(resumed, 2, {"differs from that of", "--model"});
   const auto evaluated = eval({"--model", other});
-  EXPECT_EQ(evaluated.status.code, 2);
-  EXPECT_THAT(evaluated.errors, HasSubstr("another file than the network of"));
+  expect_exit(evaluated, 2, {"another file than the network of"});
 }
 
 }  // namespace tandem::network_test

@@ -18,13 +18,11 @@ TEST(Resume, MetricsShowEachStepOnce) {
   const auto out = scratch / "run";
   const auto arguments =
       trained(out) + Arguments{"--checkpoint-every", "30", "--keep-checkpoints", "0"};
-  ASSERT_TRUE(tandem_run(arguments).status.ok());
+  run_ok(arguments);
   const auto before = read_file(out + "/metrics.jsonl");
   // Half a line, as a killed run leaves it.
   replace_file(out + "/metrics.jsonl", before + "{\"format_version\":1,\"ki");
-  const auto resumed =
-      tandem_run(arguments + Arguments{"--resume", checkpoint(out, 30)});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  run_ok(arguments + Arguments{"--resume", checkpoint(out, 30)});
   // The lines without speed and time, which differ between runs.
   const auto losses = [](const std::string& text) {
     std::vector<std::string> found;
@@ -43,7 +41,7 @@ TEST(Resume, ADamagedCheckpointChangesNoFiles) {
   const auto out = scratch / "run";
   const Arguments run = {"train", "--model", "simplenet", "--limit",
                          "64",    "--out",   out};
-  ASSERT_TRUE(tandem_run(run).status.ok());
+  run_ok(run);
   const auto config = read_file(out + "/config.toml");
   const auto metrics = read_file(out + "/metrics.jsonl");
   const auto refused = tandem_run(
@@ -63,12 +61,11 @@ TEST(Resume, AFinishedRunDoesNotChange) {
   const auto out = scratch / "run";
   const Arguments run = {"train", "--model", "simplenet", "--limit",
                          "640",   "--out",   out};
-  ASSERT_TRUE(tandem_run(run).status.ok());
+  run_ok(run);
   const auto summary = read_file(out + "/summary.json");
   const auto metrics = read_file(out + "/metrics.jsonl");
   for (const Arguments& more : {kResume, kResume + Arguments{"--dry-run"}}) {
-    const auto again = tandem_run(run + more);
-    EXPECT_TRUE(again.status.ok()) << again.errors;
+    const auto again = run_ok(run + more);
     EXPECT_THAT(again.output, HasSubstr("Test set: "));
     EXPECT_EQ(read_file(out + "/summary.json"), summary);
     EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
@@ -81,12 +78,11 @@ TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
   const Arguments run = {"train",   "--model", "simplenet",
                          "--limit", "640",     "--checkpoint-every",
                          "2",       "--out",   out};
-  ASSERT_TRUE(tandem_run(run + Arguments{"--keep-checkpoints", "0"}).status.ok());
-  const auto again = tandem_run(
+  run_ok(run + Arguments{"--keep-checkpoints", "0"});
+  const auto again = run_ok(
       run +
       Arguments{
           "--resume", checkpoint(out, 4), "--lr", "0.1", "--keep-checkpoints", "3"});
-  ASSERT_TRUE(again.status.ok()) << again.errors;
   EXPECT_THAT(
       again.errors,
       HasSubstr("lr 0.1 instead of -1.0, keep_checkpoints 3 instead of 0"));
@@ -95,14 +91,12 @@ TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
       testing::ElementsAre(
           "left-step-00000006", "left-step-00000008", "left-step-00000010",
           "step-00000006", "step-00000008", "step-00000010"));
-  const auto elsewhere = tandem_run(
+  run_ok(
       {"train", "--model", "simplenet", "--limit", "640", "--resume",
        checkpoint(out, 8), "--out", scratch / "other"});
-  EXPECT_TRUE(elsewhere.status.ok()) << elsewhere.errors;
   const auto mixed =
       tandem_run(run + Arguments{"--resume", checkpoint(scratch / "other", 10)});
-  EXPECT_EQ(mixed.status.code, 2);
-  EXPECT_THAT(mixed.errors, HasSubstr("earlier run"));
+  expect_exit(mixed, 2, {"earlier run"});
 }
 
 TEST(Resume, SavesAfterMinutes) {
@@ -125,11 +119,10 @@ TEST(Resume, UsesTheCheckpointBeforeATruncatedOne) {
   const auto file = newest + "/training.safetensors";
   const auto bytes = read_file(file);
   replace_file(file, bytes.substr(0, bytes.size() / 2));
-  const auto resumed = tandem_run(arguments + kResume);
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
-  EXPECT_THAT(resumed.errors, HasSubstr(file));
-  EXPECT_THAT(resumed.errors, HasSubstr("using the previous checkpoint"));
-  EXPECT_THAT(resumed.errors, HasSubstr("step-00000030 at step 30"));
+  const auto resumed = run_ok(arguments + kResume);
+  expect_parts(
+      resumed.errors,
+      {file, "using the previous checkpoint", "step-00000030 at step 30"});
   EXPECT_EQ(hash_of(out), whole);
 }
 

@@ -30,8 +30,7 @@ inline const Arguments kResume = {"--resume", "auto"};
 constexpr int64_t kSteps = 3 * 11;
 
 inline std::string run_to_end(const Arguments& arguments, const std::string& out) {
-  const auto result = tandem_run(arguments);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(arguments);
   return hash_of(out);
 }
 

@@ -27,15 +27,11 @@ class ResumedSettings : public testing::Test {
   }
 
   CommandResult start(const Arguments& flags = {}) const {
-    Arguments arguments = {"train",   recipe_, "--out",    out_,
-                           "--limit", "160",   "--epochs", "1"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    return tandem_run(arguments);
+    return tandem_run(with(
+        {"train", recipe_, "--out", out_, "--limit", "160", "--epochs", "1"}, flags));
   }
   CommandResult resume(const Arguments& more = {}) const {
-    Arguments arguments = {"train", "--resume", "auto", "--out", out_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return tandem_run(arguments);
+    return tandem_run(with({"train", "--resume", "auto", "--out", out_}, more));
   }
   CommandResult resume_with_recipe(Arguments more = {}) const {
     more.insert(more.begin(), recipe_);
@@ -54,17 +50,14 @@ class ResumedSettings : public testing::Test {
 };
 
 TEST_F(ResumedSettings, OverrideTheRecipe) {
-  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  checked(start({"--lr", "0.25", "--nproc", "3"}));
   const auto before = config();
-  const auto resumed = resume_with_recipe({"--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
-  EXPECT_THAT(resumed.output, AllOf(HasSubstr("160 samples"), HasSubstr("3 ranks")));
-  EXPECT_THAT(
+  const auto resumed = checked(resume_with_recipe({"--epochs", "2"}));
+  expect_parts(resumed.output, {"160 samples", "3 ranks"});
+  expect_parts(
       resumed.errors,
-      AllOf(
-          HasSubstr("resuming with epochs 2 instead of 1\n"),
-          HasSubstr(
-              "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n")));
+      {"resuming with epochs 2 instead of 1\n",
+       "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n"});
   // An epoch has four steps.
   EXPECT_EQ(steps(), 8);
   std::string wanted = before;
@@ -75,7 +68,7 @@ TEST_F(ResumedSettings, OverrideTheRecipe) {
 
 // Rank 1 has no directory of the run, and rank 2 has that of another run.
 TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
-  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  checked(start({"--lr", "0.25", "--nproc", "3"}));
   const auto other = scratch_ / "other";
   std::filesystem::copy(out_, other, std::filesystem::copy_options::recursive);
   std::string settings = config();
@@ -97,8 +90,7 @@ TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
     }));
   }
   for (auto& rank : ranks) {
-    const auto result = rank.get();
-    EXPECT_TRUE(result.status.ok()) << result.errors;
+    checked(rank.get());
   }
   EXPECT_THAT(config(), HasSubstr("lr = 0.25\n"));
   EXPECT_EQ(steps(), 8);
@@ -107,9 +99,8 @@ TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
 }
 
 TEST_F(ResumedSettings, NeedNoRecipe) {
-  ASSERT_TRUE(start().status.ok());
-  const auto resumed = resume();
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(start());
+  const auto resumed = checked(resume());
   EXPECT_THAT(
       resumed.errors,
       AllOf(Not(HasSubstr("resuming with")), Not(HasSubstr("keeps its own"))));
@@ -118,15 +109,13 @@ TEST_F(ResumedSettings, NeedNoRecipe) {
 
 // Processes do not keep the choice that "auto" made for threads.
 TEST_F(ResumedSettings, ThreadRanksResumeAsProcesses) {
-  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3"}).status.ok());
-  const auto resumed = resume({"--rank-type", "process", "--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  checked(start({"--rank-type", "thread", "--nproc", "3"}));
+  const auto resumed = checked(resume({"--rank-type", "process", "--epochs", "2"}));
   EXPECT_THAT(resumed.output, HasSubstr("ranks over shm"));
 }
 
 TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
-  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3", "--model", "lenet3x3"})
-                  .status.ok());
+  checked(start({"--rank-type", "thread", "--nproc", "3", "--model", "lenet3x3"}));
   std::string earlier = config();
   const auto rename = [&](const std::string& now, const std::string& before) {
     ASSERT_NE(earlier.find(now), std::string::npos) << now;
@@ -135,53 +124,43 @@ TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
   rename("rank_type = ", "ranks = ");
   rename("\"lenet3x3\"", "\"mymodel\"");
   replace_file(out_ + "/config.toml", earlier);
-  const auto resumed = resume({"--epochs", "2"});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
-  EXPECT_THAT(
-      resumed.output, AllOf(HasSubstr("lenet3x3"), HasSubstr("3 ranks over thread")));
+  const auto resumed = checked(resume({"--epochs", "2"}));
+  expect_parts(resumed.output, {"lenet3x3", "3 ranks over thread"});
 }
 
 TEST_F(ResumedSettings, KeepChangesOfAnEarlierResume) {
-  ASSERT_TRUE(start().status.ok());
-  ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());
+  checked(start());
+  checked(resume({"--epochs", "2", "--set", "lr=0.1"}));
   EXPECT_EQ(steps(), 20);
-  const auto again = resume_with_recipe({"--epochs", "3"});
-  ASSERT_TRUE(again.status.ok()) << again.errors;
+  checked(resume_with_recipe({"--epochs", "3"}));
   EXPECT_EQ(steps(), 30);
-  EXPECT_THAT(config(), AllOf(HasSubstr("lr = 0.1\n"), HasSubstr("limit = 160\n")));
+  expect_parts(config(), {"lr = 0.1\n", "limit = 160\n"});
 }
 
 TEST_F(ResumedSettings, AreThoseOfTheCheckpointsRun) {
-  ASSERT_TRUE(start().status.ok());
+  checked(start());
   const auto elsewhere = scratch_ / "elsewhere";
-  const auto resumed = tandem_run(
+  run_ok(
       {"train", recipe_, "--resume", out_ + "/checkpoints/step-00000005/", "--out",
        elsewhere});
-  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_EQ(json_number(elsewhere + "/summary.json", "steps"), 10);
   EXPECT_EQ(steps(), 10) << "the first run's own files stay";
 }
 
 TEST_F(ResumedSettings, AreTheRecipesWithoutACheckpoint) {
-  const auto fresh = resume_with_recipe({"--limit", "160", "--epochs", "2"});
-  ASSERT_TRUE(fresh.status.ok()) << fresh.errors;
+  const auto fresh = checked(resume_with_recipe({"--limit", "160", "--epochs", "2"}));
   EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
   EXPECT_EQ(steps(), 20);
 }
 
 TEST_F(ResumedSettings, OfInitialWeightsAreNotReadAgain) {
-  ASSERT_TRUE(start().status.ok());
+  checked(start());
   const auto second = scratch_ / "second";
   const auto weights = out_ + "/checkpoints/step-00000010";
   const Arguments run = {"train", recipe_, "--limit", "160", "--out", second};
-  auto first = run;
-  first.insert(first.end(), {"--epochs", "1", "--init", weights});
-  ASSERT_TRUE(tandem_run(first).status.ok());
+  run_ok(with(run, {"--epochs", "1", "--init", weights}));
   remove_all(weights);
-  auto resumed = run;
-  resumed.insert(resumed.end(), {"--epochs", "2", "--resume", "auto"});
-  const auto result = tandem_run(resumed);
-  EXPECT_TRUE(result.status.ok()) << result.errors;
+  run_ok(with(run, {"--epochs", "2", "--resume", "auto"}));
 }
 
 struct Refused {
@@ -199,7 +178,7 @@ class RefusedOnResume : public ResumedSettings,
                         public testing::WithParamInterface<Refused> {};
 
 TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
-  ASSERT_TRUE(start({"--nproc", "3", "--optimizer", "sgd"}).status.ok());
+  checked(start({"--nproc", "3", "--optimizer", "sgd"}));
   const auto before = config();
   const auto refused = resume_with_recipe(GetParam().flags);
   EXPECT_EQ(refused.status.code, 2);
@@ -208,7 +187,7 @@ TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
   for (const auto& text : GetParam().says) {
     EXPECT_THAT(refused.errors, HasSubstr(text));
   }
-  EXPECT_THAT(refused.errors, AllOf(HasSubstr(out_), HasSubstr("--init")));
+  expect_parts(refused.errors, {out_, "--init"});
   EXPECT_EQ(config(), before);
   EXPECT_EQ(steps(), 4);
 }

@@ -1,7 +1,6 @@
 // Runs that a signal stops during an evaluation, when a terminal closes, or between
 // averages.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,8 +17,6 @@
 #include "tests/program/resume/resumed_run.h"
 
 namespace tandem::stopped_test {
-
-using testing::HasSubstr;
 
 struct Way {
   const char* name;
@@ -148,8 +145,8 @@ TEST_P(StoppedInAnEpoch, SavesAndPrintsHowToResume) {
       [&] { return has_reported(out); }, training(out) + GetParam().second.flags, out,
       GetParam().first);
   EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
-  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
-  EXPECT_THAT(stopped.errors, HasSubstr("continue with --resume auto"));
+  expect_parts(
+      stopped.errors, {"stopped by a signal to rank", "continue with --resume auto"});
   // 60,000 samples, 4 a step and rank, 4 ranks at most: before the epoch's end.
   EXPECT_LT(saved_step(out), 3750);
   EXPECT_GT(saved_step(out), 0);
