@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "tandem/base/deadline.h"
-#include "tandem/base/kind_tag.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/store.h"
 #include "tandem/comm/communicator.h"

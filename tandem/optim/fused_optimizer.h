@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/kind_tag.h"
+#include "tandem/config/options/setting.h"
 #include "tandem/core/arena.h"
 #include "tandem/core/simd.h"
 #include "tandem/optim/optimizer.h"

@@ -14,29 +14,7 @@
 
 namespace tandem {
 
-// This template is not in the unnamed namespace, because it declares a function of the
-// namespace tandem.
-template <OptimizerKind kind>
-std::unique_ptr<Optimizer> make_kind(const OptimizerParts& parts) {
-  std::unique_ptr<Optimizer> make_fused_optimizer(KindTag<kind>, const OptimizerParts&);
-  return make_fused_optimizer({}, parts);
-}
-
 namespace {
-
-struct OptimizerRow {
-  OptimizerKind kind;
-  std::unique_ptr<Optimizer> (*make)(const OptimizerParts& parts);
-};
-
-template <size_t... i>
-std::unique_ptr<Optimizer> make_fused(
-    const OptimizerParts& parts, std::index_sequence<i...>) {
-  constexpr auto& kKinds = Choices<OptimizerKind>::rows;
-  static constexpr OptimizerRow kRows[] = {
-      {kKinds[i].value, &make_kind<kKinds[i].value>}...};
-  return row_of_kind(kRows, parts.options.kind).make(parts);
-}
 
 // Minimum number of elements per thread.
 constexpr int64_t kGrain = 65'536;
@@ -184,9 +162,12 @@ std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  auto optimizer = make_fused(
-      {options, parameters, gradients, groups},
-      std::make_index_sequence<std::size(Choices<OptimizerKind>::rows)>());
+  const OptimizerParts parts{options, parameters, gradients, groups};
+  auto optimizer = with_kind(options.kind, [&](auto kind) {
+    std::unique_ptr<Optimizer> make_fused_optimizer(
+        decltype(kind), const OptimizerParts&);
+    return make_fused_optimizer(kind, parts);
+  });
   return options.ema_decay > 0
              ? make_ema_optimizer(std::move(optimizer), parameters, options.ema_decay)
              : std::move(optimizer);

@@ -129,7 +129,9 @@ TEST_F(ElasticHosts, EndIfHost0IsStoppedBetweenTwoStarts) {
   for (const int host : {0, 1, 2}) {
     start(host, {"--nnodes", "4", "--min-nnodes", "3"});
   }
-  start_of(2, 1);
+  for (const int rank : {0, 1, 2}) {
+    start_of(rank, 1);
+  }
   send(1, SIGTERM);
   EXPECT_EQ(wait(1).code, 75) << errors_of(1);
   wait_until_printed(0, "2 of at least 3 hosts have joined");

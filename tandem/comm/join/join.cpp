@@ -77,16 +77,6 @@ std::shared_ptr<StoreClient> find_store(
   }
 }
 
-using MakeWorld = std::unique_ptr<Communicator> (*)(const BackendParts& parts);
-
-// Declares the factory of each backend. A missing definition is a link error.
-template <size_t... row>
-MakeWorld factory_of(BackendKind kind, std::index_sequence<row...>) {
-  constexpr auto& rows = Choices<BackendKind>::rows;
-  constexpr MakeWorld factories[] = {&make_world<rows[row].value>...};
-  return factories[&row_of(kind) - rows];
-}
-
 }  // namespace
 
 JoinedRun::~JoinedRun() {
@@ -136,9 +126,8 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   c10::initLogging();
   // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());
-  const auto make = factory_of(
-      options.backend,
-      std::make_index_sequence<std::size(Choices<BackendKind>::rows)>());
+  const auto make =
+      with_kind(options.backend, [](auto kind) { return &make_world<kind()>; });
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);

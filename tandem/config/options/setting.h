@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -34,6 +38,31 @@ constexpr const auto& row_of(E value) {
     }
   }
   throw std::logic_error("an enumerator without a row");
+}
+
+/// Type that stands for one enumerator. A function that takes it has an overload for
+/// each kind, which the kind's source file defines. For example, optim/sgd.cpp defines
+/// make_fused_optimizer(KindTag<OptimizerKind::sgd>, ...). The callers declare the
+/// overloads in a template, so no list names them, and a kind without an overload is a
+/// link error. (Specializations of a template would have to be declared before their
+/// use, and so in a list.)
+template <auto kind>
+using KindTag = std::integral_constant<decltype(kind), kind>;
+
+template <typename E, typename Call, size_t... i>
+auto with_kind(E kind, const Call& call, std::index_sequence<i...>) {
+  constexpr auto& rows = Choices<E>::rows;
+  using Result = decltype(call(KindTag<rows[0].value>()));
+  constexpr Result (*calls[])(const Call&) = {
+      [](const Call& of) -> Result { return of(KindTag<rows[i].value>()); }...};
+  return calls[&row_of(kind) - rows](call);
+}
+
+/// Calls `call` with the KindTag of `kind`, and returns the result. Its type must not
+/// depend on the kind.
+template <typename E, typename Call>
+auto with_kind(E kind, const Call& call) {
+  return with_kind(kind, call, std::make_index_sequence<std::size(Choices<E>::rows)>());
 }
 
 /// Returns the row in `rows` whose member `kind` equals the argument `kind`.

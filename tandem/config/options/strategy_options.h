@@ -8,20 +8,16 @@
 
 namespace tandem {
 
-/// Calls the macro ROW with the name of each strategy. parallel/strategies has a
-/// function make_NAME() for each name.
-#define TANDEM_STRATEGIES(ROW) \
-  ROW(sequential)              \
-  ROW(data_parallel)           \
-  ROW(hogwild)                 \
-  ROW(parameter_server)        \
-  ROW(averaging)               \
-  ROW(pipeline)                \
-  ROW(model_parallel)
-
-#define TANDEM_ENUMERATOR(name) name,
-enum class StrategyKind { TANDEM_STRATEGIES(TANDEM_ENUMERATOR) };
-#undef TANDEM_ENUMERATOR
+/// Strategies, which the files in parallel/strategies implement.
+enum class StrategyKind {
+  sequential,
+  data_parallel,
+  hogwild,
+  parameter_server,
+  averaging,
+  pipeline,
+  model_parallel,
+};
 
 /// Properties of a strategy that are needed before the strategy is constructed.
 enum StrategyTrait : unsigned {

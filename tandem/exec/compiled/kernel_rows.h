@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/kind_tag.h"
+#include "tandem/config/options/setting.h"
 #include "tandem/model/layers.h"
 
 namespace tandem {

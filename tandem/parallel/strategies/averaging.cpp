@@ -192,8 +192,9 @@ class Averaging : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_averaging(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::averaging>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   return std::make_unique<Averaging>(options, parts);
 }
 

@@ -113,19 +113,21 @@ class DataParallel : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_data_parallel(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::data_parallel>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   return std::make_unique<DataParallel>(options, parts);
 }
 
-std::unique_ptr<Strategy> make_sequential(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::sequential>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   if (parts.comm.size() > 1) {
     throw ConfigError(
         "[parallel] strategy sequential has " + std::to_string(parts.comm.size()) +
         " ranks, expected one rank; use --strategy data_parallel or --nproc 1");
   }
-  return make_data_parallel(options, parts);
+  return std::make_unique<DataParallel>(options, parts);
 }
 
 }  // namespace tandem

@@ -103,8 +103,9 @@ class Hogwild : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_hogwild(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::hogwild>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   return std::make_unique<Hogwild>(options, parts);
 }
 

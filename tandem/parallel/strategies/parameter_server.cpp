@@ -111,8 +111,9 @@ bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm)
   return has_trait(options.kind, kHasServer) && comm.rank() != kServer;
 }
 
-std::unique_ptr<Strategy> make_parameter_server(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::parameter_server>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   check_options(options, parts.comm);
   if (updates_elsewhere(options, parts.comm)) {
     return make_worker_rank(options, parts);

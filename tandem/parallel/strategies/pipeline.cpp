@@ -247,14 +247,16 @@ class Pipeline : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_pipeline(
-    const StrategyOptions& options, const StrategyParts& parts) {
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::pipeline>, const StrategyOptions& options,
+    const StrategyParts& parts) {
   return std::make_unique<Pipeline>(options, parts);
 }
 
-std::unique_ptr<Strategy> make_model_parallel(
-    const StrategyOptions& options, const StrategyParts& parts) {
-  return make_pipeline(options, parts);
+std::unique_ptr<Strategy> make_strategy(
+    KindTag<StrategyKind::model_parallel>, const StrategyOptions& options,
+    const StrategyParts& parts) {
+  return std::make_unique<Pipeline>(options, parts);
 }
 
 }  // namespace tandem

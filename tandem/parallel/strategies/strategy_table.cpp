@@ -4,27 +4,6 @@
 
 namespace tandem {
 
-// The factory of a strategy, make_NAME(), which its source file defines.
-using StrategyFactory = std::unique_ptr<Strategy>(
-    const StrategyOptions& options, const StrategyParts& parts);
-
-#define TANDEM_DECLARE(name) StrategyFactory make_##name;
-TANDEM_STRATEGIES(TANDEM_DECLARE)
-#undef TANDEM_DECLARE
-
-namespace {
-
-struct StrategyRow {
-  StrategyKind kind;
-  StrategyFactory* make;
-};
-
-#define TANDEM_ROW(name) {StrategyKind::name, &make_##name},
-constexpr StrategyRow kStrategies[] = {TANDEM_STRATEGIES(TANDEM_ROW)};
-#undef TANDEM_ROW
-
-}  // namespace
-
 TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
   TrainingState state;
   state.model = arenas.state();
@@ -47,7 +26,11 @@ StepSums Strategy::evaluate_batch(const Batch& batch, const StepContext& context
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts) {
   check_options(options);
-  return row_of_kind(kStrategies, options.kind).make(options, parts);
+  return with_kind(options.kind, [&](auto kind) {
+    std::unique_ptr<Strategy> make_strategy(
+        decltype(kind), const StrategyOptions&, const StrategyParts&);
+    return make_strategy(kind, options, parts);
+  });
 }
 
 }  // namespace tandem
