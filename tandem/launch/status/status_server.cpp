@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "tandem/base/blocked_signals.h"
+#include "tandem/base/signals.h"
 #include "tandem/base/text.h"
 #include "tandem/launch/status/metrics_text.h"
 #include "tandem/launch/status/status_json.h"
