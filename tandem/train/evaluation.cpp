@@ -15,7 +15,6 @@
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
-#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
 
