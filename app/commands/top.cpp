@@ -12,7 +12,6 @@
 #include "tandem/base/output.h"
 #include "tandem/launch/status/status_client.h"
 #include "tandem/launch/status/status_sockets.h"
-#include "tandem/launch/status/status_table.h"
 
 namespace tandem::app {
 
