@@ -1,4 +1,4 @@
-#include "tandem/data/hold_out.h"
+#include "tandem/data/subset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/data/loader.h"
 #include "tandem/base/mapped_file.h"
+#include "tandem/data/loader.h"
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
 #include "tests/scratch.h"
