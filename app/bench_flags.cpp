@@ -4,7 +4,6 @@
 
 #include "app/actions.h"
 #include "app/command_line.h"
-#include "app/setting_flag.h"
 
 namespace tandem::app {
 

@@ -1,7 +1,6 @@
 #include "app/eval_flags.h"
 
 #include "app/command_line.h"
-#include "app/setting_flag.h"
 
 namespace tandem::app {
 

@@ -11,7 +11,7 @@ endforeach()
 string(SHA256 id "${all}")
 string(SUBSTRING ${id} 0 12 id)
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [=[
-#include "tandem/base/build_id.h"
+#include "tandem/base/store/greeting.h"
 
 namespace tandem {
 

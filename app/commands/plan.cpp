@@ -6,7 +6,6 @@
 #include "app/command_line.h"
 #include "app/recipe_runs/plan_inputs.h"
 #include "app/report/run_table.h"
-#include "app/setting_flag.h"
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
 

@@ -10,10 +10,8 @@
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/output.h"
-#include "tandem/base/terminal.h"
 #include "tandem/launch/status/status_client.h"
 #include "tandem/launch/status/status_sockets.h"
-#include "tandem/launch/status/status_table.h"
 
 namespace tandem::app {
 

@@ -17,7 +17,6 @@
 #include "tandem/base/output.h"
 #include "tandem/base/sha256.h"
 #include "tandem/base/signals.h"
-#include "tandem/base/terminal.h"
 
 namespace tandem::app {
 

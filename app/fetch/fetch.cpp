@@ -13,7 +13,6 @@
 
 #include "app/fetch/download.h"
 #include "app/fetch/progress.h"
-#include "app/fetch/unpack.h"
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"

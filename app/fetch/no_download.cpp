@@ -1,7 +1,6 @@
 // Replaces download.cpp and unpack.cpp in a build without libcurl or libarchive.
 
 #include "app/fetch/download.h"
-#include "app/fetch/unpack.h"
 #include "tandem/base/error.h"
 
 namespace tandem::app {

@@ -1,4 +1,4 @@
-#include "app/fetch/unpack.h"
+#include "app/fetch/download.h"
 
 #include <archive.h>
 #include <archive_entry.h>

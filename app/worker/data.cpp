@@ -7,7 +7,6 @@
 #include "app/command_line.h"
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
-#include "app/setting_flag.h"
 #include "tandem/base/signals.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/load_dataset.h"

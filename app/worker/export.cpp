@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include "app/command_line.h"
-#include "app/setting_flag.h"
 #include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"

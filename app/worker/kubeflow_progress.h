@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "app/kubeflow/progress_server.h"
-#include "app/kubeflow/status.h"
 #include "app/kubeflow/status_sender.h"
 #include "tandem/config/run_config.h"
 #include "tandem/train/report/report_listener.h"

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
 
 namespace tandem {
 
@@ -49,6 +50,18 @@ int open_again(int fd) {
 bool can_write(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+const char* code_of(Emphasis emphasis) {
+  switch (emphasis) {
+    case Emphasis::error:
+      return "\033[31m";
+    case Emphasis::warning:
+      return "\033[33m";
+    case Emphasis::result:
+      break;
+  }
+  return "\033[1m";
 }
 
 }  // namespace
@@ -151,6 +164,16 @@ int print_now(std::FILE* stream, const std::string& text) {
 
 void ignore_closed_readers() {
   std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool is_terminal(int fd) {
+  return isatty(fd) == 1 && get_env("TERM").value_or("") != "dumb" &&
+         !get_env("OMPI_COMM_WORLD_SIZE");
+}
+
+std::string emphasised(int fd, Emphasis emphasis, const std::string& text) {
+  const bool colors = is_terminal(fd) && get_env("NO_COLOR").value_or("").empty();
+  return colors ? code_of(emphasis) + text + "\033[0m" : text;
 }
 
 }  // namespace tandem

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <pthread.h>
+
+#include <csignal>
+
 namespace tandem {
 
 /// Installs signal handlers that set flags for a training loop.
@@ -39,5 +43,24 @@ bool ignores_hangup();
 
 /// Returns whether SIGUSR1 has arrived since the last call. Thread-safe.
 bool take_save_request();
+
+/// Blocks all signals in the calling thread while the object exists. A thread that
+/// starts meanwhile keeps them blocked, so other threads handle the signals.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all{};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 }  // namespace tandem

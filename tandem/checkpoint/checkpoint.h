@@ -44,7 +44,7 @@ struct BestTest {
 ///                         position, the run's config, hashes of its data and of the
 ///                         other files
 ///   rank-0000-of-0004.safetensors and so on, only if ranks have separate state
-///                         (rank_files.h): one file for each rank of the run
+///                         (checkpoint_files.h): one file for each rank
 ///
 /// The model has a separate file, so that Python can load it with strict=True. The
 /// directory is written under another name, flushed to disk and renamed, so it is

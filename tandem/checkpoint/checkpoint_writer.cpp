@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
-#include "tandem/base/blocked_signals.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/signals.h"
 
 namespace tandem {
 

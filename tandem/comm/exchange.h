@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/core/step_sums.h"
 
 namespace tandem {
 
-// Exchanges of numbers and texts between all ranks of a group. The functions are
+// Exchanges of numbers, texts and sums between all ranks of a group. The functions are
 // collective and block. `label` names the operation in errors.
 
 /// Returns the numbers of all ranks, one row per rank. Every rank passes the same count
@@ -33,5 +34,13 @@ void send_text(
     const std::string& text, int to, const std::string& label, Communicator& comm);
 [[nodiscard]] std::string receive_text(
     int from, const std::string& label, Communicator& comm);
+
+/// Returns the sum of `mine` over all ranks, in main memory. Collective.
+inline StepSums of_all_ranks(
+    const StepSums& mine, Communicator& comm, const char* label) {
+  auto tensor = mine.tensor().cpu().clone();
+  comm.all_reduce(tensor, ReduceOp::sum, label)->wait();
+  return StepSums(tensor);
+}
 
 }  // namespace tandem

@@ -1,15 +1,79 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tandem/base/bytes.h"
 #include "tandem/config/options/setting.h"
-#include "tandem/data/samples.h"
 
 namespace tandem {
+
+/// Type of the numbers of a data set, stored in the byte order of the host.
+enum class ElementType : uint8_t { uint8, float32, int64 };
+template <>
+struct Choices<ElementType> {
+  static constexpr Choice<ElementType> rows[] = {
+      {ElementType::uint8, "uint8"},
+      {ElementType::float32, "float32"},
+      {ElementType::int64, "int64"}};
+};
+
+/// Returns the number of bytes of an element.
+constexpr size_t size_of(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+      return sizeof(float);
+    case ElementType::int64:
+      return sizeof(int64_t);
+    default:
+      return 1;
+  }
+}
+
+/// The inputs or the targets of a data set, in the order of the samples. Copies share
+/// the immutable bytes.
+struct Samples {
+  ElementType type = ElementType::uint8;
+  // Sizes of one sample, such as {channels, height, width}; {} for a single number.
+  std::vector<int64_t> shape;
+  // May contain more samples than Dataset::size.
+  Bytes bytes;
+  // True if `bytes` are the pages of a mapped file, which processes share and which may
+  // be larger than main memory.
+  bool is_mapped = false;
+
+  /// Returns the number of elements of a sample.
+  int64_t numel() const {
+    int64_t numel = 1;
+    for (const int64_t size : shape) {
+      numel *= size;
+    }
+    return numel;
+  }
+  /// Returns the number of bytes of a sample.
+  int64_t sample_bytes() const {
+    return numel() * static_cast<int64_t>(size_of(type));
+  }
+  /// Returns the number of bytes of `count` samples.
+  int64_t bytes_of(int64_t count) const {
+    return count * sample_bytes();
+  }
+  /// Returns the first byte of the sample in this place. The place must be valid.
+  const uint8_t* at(int64_t place) const {
+    return bytes.data() + place * sample_bytes();
+  }
+  /// Returns element number `index`, counted over all samples. The type must not be
+  /// float32.
+  int64_t integer(int64_t index) const {
+    return type == ElementType::int64
+               ? reinterpret_cast<const int64_t*>(bytes.data())[index]
+               : bytes[static_cast<size_t>(index)];
+  }
+};
 
 /// Hashes of the first Dataset::size samples of a data set: SHA-256 as hex digits. If
 /// more than 4 MiB of samples are mapped, the hash covers only their number of bytes
@@ -139,5 +203,14 @@ void check_samples(
 
 /// Returns a shape for messages, such as "1x28x28", or "number" for {}.
 [[nodiscard]] std::string shape_text(const std::vector<int64_t>& shape);
+
+/// Renumbers the classes of a data set: each class gets the index of its name in
+/// `names`. Does nothing if targets are values, if the data set has no class names, or
+/// if its class names equal `names`.
+///
+/// `owner` is the owner of `names` for errors, such as "the training part". Throws
+/// DataError if a class of the data set is not in `names`.
+void renumber_classes(
+    Dataset& data, const std::vector<std::string>& names, const std::string& owner);
 
 }  // namespace tandem

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/data/dataset.h"
+
 namespace tandem {
 
 /// Content of an IDX file of bytes, the format of MNIST
@@ -32,5 +34,14 @@ IdxArray parse_idx(std::string_view bytes, const std::string& name, size_t num_d
 
 /// Writes an IDX file atomically (files.h), compressed if `path` ends in ".gz".
 void write_idx(const std::string& path, const IdxArray& array);
+
+/// Loads the four IDX files of a folder, such as MNIST's (gzip or plain). The files of
+/// images are idx3 (gray) or idx4 (samples x channels x height x width). Throws
+/// DataError if a file is missing or damaged, or if the files do not match.
+[[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
+
+/// Loads an IDX file of gray images (idx3), gzip or plain, as a data set without
+/// labels: `targets` has no bytes. Throws the errors of read_idx().
+[[nodiscard]] Dataset load_images(const std::string& path);
 
 }  // namespace tandem

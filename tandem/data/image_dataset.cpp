@@ -10,7 +10,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
-#include "tandem/data/class_names.h"
+#include "tandem/data/dataset.h"
 #include "tandem/data/images/image_folder.h"
 #include "tandem/data/part_files.h"
 

@@ -8,14 +8,62 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/core/placement.h"
 #include "tandem/data/batch.h"
 #include "tandem/data/dataset.h"
-#include "tandem/data/device_images.h"
 #include "tandem/data/input_converter.h"
-#include "tandem/data/read_ahead_rule.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
+
+/// A data set's images and labels on a device. Loaders share them and make their
+/// batches on that device.
+struct DeviceImages {
+  // Images: uint8, samples x (channels * height * width).
+  at::Tensor pixels;
+  // Classes of the images: uint8 or int64, one per sample.
+  at::Tensor labels;
+};
+
+/// Copies the images and labels of a data set to a device. The data set must have
+/// images and one class per sample. Returns null if the device
+/// is the CPU or the data set contains no samples. Also returns null if the bytes would
+/// need more than half of the device's free memory.
+std::shared_ptr<const DeviceImages> copy_to_device(
+    const Dataset& data, const Placement& placement);
+
+/// Decides for which batches of a mapped file the next batch is read ahead.
+///
+/// Reading ahead takes a system call per sample. If all pages are in memory, these
+/// calls can take as long as the steps of a small network. So batches are read ahead
+/// only after the thread has waited for pages: for kBatches batches. The batches after
+/// them are not read ahead, which shows whether pages are still missing.
+class ReadAheadRule {
+ public:
+  static constexpr int64_t kBatches = 1024;
+
+  /// `major_faults`: num_major_faults() (mapped_file.h) at the start.
+  explicit ReadAheadRule(int64_t major_faults) : major_faults_(major_faults) {}
+
+  /// Returns whether to read the next batch ahead. `major_faults` is the current
+  /// num_major_faults(). Call it once per batch.
+  bool update(int64_t major_faults) {
+    if (major_faults != major_faults_) {
+      major_faults_ = major_faults;
+      left_ = kBatches;
+    }
+    if (left_ == 0) {
+      return false;
+    }
+    --left_;
+    return true;
+  }
+
+ private:
+  int64_t major_faults_;
+  // Number of batches until reading ahead ends.
+  int64_t left_ = 0;
+};
 
 /// Settings of a loader.
 struct LoaderOptions : InputOptions {

@@ -10,7 +10,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/cifar.h"
-#include "tandem/data/idx_folder.h"
+#include "tandem/data/idx.h"
 #include "tandem/data/write_digits.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tandem/base/bytes.h"
-#include "tandem/data/element_type.h"
+#include "tandem/data/dataset.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include "tandem/base/text.h"
 #include "tandem/data/array_dataset.h"
 #include "tandem/data/cifar.h"
-#include "tandem/data/idx_folder.h"
+#include "tandem/data/idx.h"
 #include "tandem/data/image_dataset.h"
 #include "tandem/data/images/image_listing.h"
 #include "tandem/data/named_datasets.h"

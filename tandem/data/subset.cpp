@@ -1,9 +1,18 @@
 #include "tandem/data/subset.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/mapped_file.h"
+#include "tandem/base/random.h"
 
 namespace tandem {
 
@@ -29,6 +38,47 @@ Bytes copy_of(const Samples& from, const std::vector<int64_t>& samples) {
     std::memcpy(bytes.data() + i * width, from.at(samples[i]), width);
   }
   return bytes;
+}
+
+// Returns `count` of `size` numbers, in ascending order: the first numbers of a
+// permutation (Fisher and Yates).
+std::vector<int64_t> choose(int64_t size, int64_t count, uint64_t seed) {
+  std::vector<int64_t> numbers(static_cast<size_t>(size));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = mix_bits(mix_bits(seed) ^ static_cast<uint64_t>(i));
+    const auto other = static_cast<size_t>(i) + bits % static_cast<uint64_t>(size - i);
+    std::swap(numbers[static_cast<size_t>(i)], numbers[other]);
+  }
+  numbers.resize(static_cast<size_t>(count));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// Returns the numbers below `size` that are not in `chosen`, which is sorted.
+std::vector<int64_t> others(int64_t size, const std::vector<int64_t>& chosen) {
+  std::vector<int64_t> rest;
+  auto next = chosen.begin();
+  for (int64_t i = 0; i < size; ++i) {
+    if (next != chosen.end() && *next == i) {
+      ++next;
+    } else {
+      rest.push_back(i);
+    }
+  }
+  return rest;
+}
+
+Dataset end_of(Dataset& whole, int64_t count) {
+  Dataset end = whole;
+  whole.size -= count;
+  whole.hashes = end.hashes = {};
+  end.size = count;
+  for (auto* samples : {&end.inputs, &end.targets}) {
+    const auto first = static_cast<size_t>(samples->bytes_of(whole.size));
+    samples->bytes = part_of(samples->bytes, first, samples->bytes.size() - first);
+  }
+  return end;
 }
 
 }  // namespace
@@ -63,6 +113,28 @@ Dataset evenly_spaced_samples(Dataset data, int64_t limit) {
     samples.push_back(data.size / limit * i + data.size % limit * i / limit);
   }
   return samples_at(data, std::move(samples));
+}
+
+Dataset hold_out(
+    Dataset& whole, double fraction, uint64_t seed, const std::string& setting) {
+  const auto count =
+      static_cast<int64_t>(std::lround(fraction * static_cast<double>(whole.size)));
+  if (count < 1 || count >= whole.size) {
+    std::string flag = "--" + setting;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    throw ConfigError(fmt::format(
+        "[data] {} is {}, which is {} of the {} samples of '{}', expected some but not "
+        "all samples; change {}, or use more data",
+        setting, fraction, count, whole.size, whole.name, flag));
+  }
+  if (whole.is_sequence) {
+    return end_of(whole, count);
+  }
+  const auto chosen = choose(whole.size, count, seed);
+  const auto rest = others(whole.size, chosen);
+  Dataset part = samples_at(whole, chosen);
+  whole = samples_at(whole, rest);
+  return part;
 }
 
 }  // namespace tandem

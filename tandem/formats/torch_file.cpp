@@ -13,7 +13,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/formats/storage_view.h"
 #include "tandem/formats/torch_zip.h"
 
 namespace tandem {

@@ -8,14 +8,9 @@
 #include "tandem/base/error.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/pt2_archive.h"
-#include "tandem/graph/pt2_arguments.h"
-#include "tandem/graph/pt2_errors.h"
 #include "tandem/graph/pt2_json.h"
-#include "tandem/graph/pt2_metadata.h"
-#include "tandem/graph/pt2_operators.h"
+#include "tandem/graph/pt2_nodes.h"
 #include "tandem/graph/pt2_sizes.h"
-#include "tandem/graph/pt2_state.h"
-#include "tandem/graph/pt2_types.h"
 
 namespace tandem {
 

@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <tuple>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/formats/pickle.h"
-#include "tandem/formats/storage_view.h"
 #include "tandem/formats/torch_file.h"
+#include "tandem/formats/torch_zip.h"
 #include "tandem/formats/weights_format.h"
-#include "tandem/graph/pt2_errors.h"
 #include "tandem/graph/pt2_json.h"
-#include "tandem/graph/pt2_types.h"
 
 namespace tandem {
 
@@ -47,6 +47,48 @@ std::vector<int64_t> integers_of(const json& sizes) {
     numbers.push_back(integer_of(size.at("as_int")));
   }
   return numbers;
+}
+
+// Two tensors with equal places are equal.
+using Place = std::tuple<const char*, std::vector<int64_t>, std::vector<int64_t>>;
+
+const char* begin_of(const at::Tensor& tensor) {
+  return static_cast<const char*>(tensor.data_ptr());
+}
+
+// Returns the end of the tensor's last element.
+const char* end_of(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    last += (tensor.size(i) - 1) * tensor.stride(i);
+  }
+  return begin_of(tensor) +
+         static_cast<size_t>(last + 1) * static_cast<size_t>(tensor.element_size());
+}
+
+void check_apart(const std::vector<TiedTensor>& tensors, const std::string& path) {
+  std::map<const char*, const TiedTensor*> by_begin;
+  const auto refuse = [&](const TiedTensor& a, const TiedTensor& b) {
+    refuse_pt2(
+        path, "has tensors that share a part of their memory, '" + a.names[0] +
+                  "' and '" + b.names[0] + "'; clone one of them before the export");
+  };
+  for (const auto& tensor : tensors) {
+    if (tensor.tensor.numel() == 0) {
+      continue;
+    }
+    const auto [place, added] = by_begin.emplace(begin_of(tensor.tensor), &tensor);
+    if (!added) {
+      refuse(*place->second, tensor);
+    }
+  }
+  const TiedTensor* before = nullptr;
+  for (const auto& [begin, tensor] : by_begin) {
+    if (before != nullptr && end_of(before->tensor) > begin) {
+      refuse(*before, *tensor);
+    }
+    before = tensor;
+  }
 }
 
 }  // namespace
@@ -286,6 +328,25 @@ std::vector<NamedTensor> Pt2Archive::saved_tensors(const std::string& name) cons
     refuse_archive(
         file_.path, "has an entry '" + name + "' that torch.save does not write");
   }
+}
+
+std::vector<TiedTensor> find_tied(
+    const std::vector<NamedTensor>& state, const std::string& path) {
+  std::vector<TiedTensor> tensors;
+  std::map<Place, size_t> places;
+  for (const auto& [name, tensor] : state) {
+    if (tensor.numel() > 0) {
+      const Place place(begin_of(tensor), tensor.sizes().vec(), tensor.strides().vec());
+      const auto [found, added] = places.emplace(place, tensors.size());
+      if (!added) {
+        tensors[found->second].names.push_back(name);
+        continue;
+      }
+    }
+    tensors.push_back({{name}, tensor});
+  }
+  check_apart(tensors, path);
+  return tensors;
 }
 
 }  // namespace tandem

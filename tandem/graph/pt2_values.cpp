@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/graph/operators.h"
-#include "tandem/graph/pt2_types.h"
+#include "tandem/graph/pt2_json.h"
 
 namespace tandem {
 

@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
 #include "tandem/base/store/token.h"
 #include "tandem/launch/failure_file.h"
-#include "tandem/launch/host_changes.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/logs/log_directory.h"
+#include "tandem/launch/logs/torchrun_options.h"
 #include "tandem/launch/rendezvous.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
@@ -20,6 +22,13 @@
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {
+
+/// Returns the environment variables that torchrun sets for a rank in addition to
+/// to_variables() and Restarts::variables(). They override variables of the same name,
+/// also those of an outer torchrun. Throws ConfigError if a rank needs a separate GPU,
+/// but CUDA_VISIBLE_DEVICES lists no GPU for it.
+Variables elastic_variables(
+    const TorchrunOptions& options, const RankEnv& env, const GetEnv& get = get_env);
 
 /// One start of the ranks of this host, until they have ended on all hosts.
 class HostAttempt {

@@ -17,7 +17,6 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/launch/host_attempt.h"
-#include "tandem/launch/host_changes.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/status_server.h"

@@ -36,7 +36,7 @@ struct LaunchOptions {
   // run then starts with min_nnodes to nnodes hosts. If another host joins, or a host
   // other than host 0 is lost or gets a signal that stops it, the launchers end the
   // ranks and start them again on the present hosts. This does not count as a restart.
-  // Hosts that cause such starts again and again are excluded (launch/host_changes.h).
+  // Hosts that cause such starts again and again are excluded (launch/restarts.h).
   int min_nnodes = 0;
   std::string master_addr = "127.0.0.1";
   // Port of host 0. 0 selects a free port, which is possible only on one host.

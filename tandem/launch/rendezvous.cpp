@@ -1,11 +1,16 @@
 #include "tandem/launch/rendezvous.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <sstream>
@@ -13,11 +18,11 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/wait_notice.h"
-#include "tandem/launch/host_changes.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/restarts.h"
 
@@ -40,7 +45,7 @@ constexpr Milliseconds kReplacement{20'000};
 // Time for which host 0 waits for more hosts after min_nnodes hosts have joined.
 constexpr Milliseconds kLastCall{3'000};
 // Longest time for which host 0 waits for launchers that must end.
-constexpr Milliseconds kGoodbye{2'000};
+constexpr Milliseconds kTimeToLeave{2'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
 
@@ -214,6 +219,66 @@ Meeting join_attempt(
 
 }  // namespace
 
+namespace fs = std::filesystem;
+
+namespace {
+
+// Name of the store's socket. Other programs do not use this name, so it identifies a
+// launcher's directory.
+constexpr const char* kStore = "/launcher-store";
+
+bool is_own_directory(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+// Removes the directory of a killed launcher. Keeps a directory without a store, which
+// may belong to a launcher that is starting.
+void remove_if_left(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    return;
+  }
+  if (is_own_directory(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+      file_exists(path + kStore)) {
+    remove_all(path);
+  }
+  close(fd);
+}
+
+void remove_leftovers(const std::string& beside) {
+  const std::string folder = beside.substr(0, beside.rfind('/'));
+  const std::string prefix = beside.substr(folder.size() + 1, sizeof("tandem-") - 1);
+  try {
+    for (const auto& name : list_directory(folder)) {
+      const std::string path = fs::path(folder) / name;
+      if (name.rfind(prefix, 0) == 0 && path.size() == beside.size() &&
+          path != beside) {
+        remove_if_left(path);
+      }
+    }
+  } catch (const DataError&) {
+    // The folder is writable but not readable, so the directories stay.
+  }
+}
+
+}  // namespace
+
+MeetingDirectory::MeetingDirectory() : path_(make_private_directory()) {
+  lock_fd_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  flock(lock_fd_, LOCK_EX);
+  remove_leftovers(path_);
+}
+
+MeetingDirectory::~MeetingDirectory() {
+  remove_all(path_);
+  close(lock_fd_);
+}
+
+std::string MeetingDirectory::store_address() const {
+  return "unix:" + path_ + kStore;
+}
+
 Greeting launcher_greeting(const LaunchOptions& options) {
   return greeting_of(
       Greeting::Role::launcher, options.node_rank,
@@ -300,13 +365,13 @@ std::vector<int> Rendezvous::newcomers() const {
 
 void Rendezvous::cancel_next_attempt() const {
   end_run();
-  std::this_thread::sleep_for(kGoodbye);
+  std::this_thread::sleep_for(kTimeToLeave);
 }
 
 void Rendezvous::end_run() const {
   server->set(kRunEnded, "");
   server->set(kRunOver, "0");
-  const auto until = Clock::now() + kGoodbye;
+  const auto until = Clock::now() + kTimeToLeave;
   while (!newcomers().empty() && Clock::now() < until) {
     std::this_thread::sleep_for(kBetweenTries / 4);
   }

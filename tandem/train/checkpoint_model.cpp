@@ -1,15 +1,18 @@
 #include "tandem/train/checkpoint_model.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/sha256.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/network_file.h"
+#include "tandem/config/fields.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/model/script_model.h"
 #include "tandem/train/assembly.h"
@@ -17,6 +20,53 @@
 namespace tandem {
 
 namespace {
+
+std::string sizes_text(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, ","));
+}
+
+std::string find(const CheckpointFacts& facts, const std::string& key) {
+  const auto found = facts.find(key);
+  if (found == facts.end()) {
+    throw DataError(
+        "[checkpoint] the file has no " + key +
+        "; only tandem's own checkpoints can be evaluated");
+  }
+  return found->second;
+}
+
+std::string find_or(
+    const CheckpointFacts& facts, const std::string& key, const std::string& other) {
+  const auto found = facts.find(key);
+  return found == facts.end() ? other : found->second;
+}
+
+std::vector<int64_t> sizes_in(const std::string& text, const std::string& key) {
+  if (const auto sizes = parse_sizes(text, ',')) {
+    return *sizes;
+  }
+  throw DataError(fmt::format(
+      "[checkpoint] {} is '{}', expected sizes of 1 or more; use a checkpoint of "
+      "`tandem train`",
+      key, text));
+}
+
+ElementType type_in(const std::string& text, const std::string& key) {
+  if (const auto type = find_choice<ElementType>(text)) {
+    return *type;
+  }
+  throw DataError(fmt::format(
+      "[checkpoint] {} is '{}', expected uint8, float32 or int64; update tandem", key,
+      text));
+}
+
+// Checkpoints of older versions have three sizes of images instead of a shape.
+std::string input_shape_in(const CheckpointFacts& facts) {
+  return facts.count("input_shape") > 0
+             ? facts.at("input_shape")
+             : find(facts, "channels") + "," + find(facts, "height") + "," +
+                   find(facts, "width");
+}
 
 // Returns whether training converted all parameters and buffers to its precision. The
 // program's own module and TorchScript modules keep their types.
@@ -34,6 +84,72 @@ bool is_float64(const SafetensorsFile& file) {
 }
 
 }  // namespace
+
+CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
+  CheckpointFacts facts = {
+      {"model", config.model.model()},
+      {"loss", name_of(config.model.loss)},
+      {"ignore_index", std::to_string(config.model.ignore_index)},
+      {"data", config.data.source},
+      {"mean", config.data.mean.text()},
+      {"std", config.data.std.text()},
+      {"input_type", name_of(data.inputs.type)},
+      {"input_shape", sizes_text(data.inputs.shape)},
+      {"target_type", name_of(data.targets.type)},
+      {"target_shape", sizes_text(data.targets.shape)},
+      {"tokens", data.tokens ? "true" : "false"},
+      {"num_classes", std::to_string(data.num_classes)},
+      {"class_names", join(data.class_names, "\n")},
+      {"columns", data.columns},
+      {"target", config.data.target},
+      {"shape", config.data.shape},
+      {"image_size", config.data.image_size},
+      {"block_size", std::to_string(config.data.block_size)},
+      {"test_fraction", fmt::format("{}", config.data.test_fraction)},
+      {"validation", fmt::format("{}", config.data.validation)},
+      {"limit", std::to_string(config.data.limit)},
+      {"seed", std::to_string(config.training.seed)},
+  };
+  if (config.model.kind == ModelKind::file) {
+    facts[kModelHash] = sha256_of_file(network_file(config));
+  }
+  return facts;
+}
+
+RunConfig config_from(const CheckpointFacts& facts) {
+  RunConfig config;
+  for (const char* key : {"model", "loss", "data", "mean", "std"}) {
+    set_field(config, find_field(key, "checkpoint"), find(facts, key), "checkpoint");
+  }
+  // A checkpoint of an older version lacks some of these.
+  for (const char* key :
+       {"ignore_index", "target", "shape", "image_size", "block_size", "test_fraction",
+        "validation", "limit", "seed"}) {
+    if (facts.count(key) > 0) {
+      set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
+    }
+  }
+  return config;
+}
+
+Dataset format_from(const CheckpointFacts& facts) {
+  Dataset format;
+  format.inputs.shape = sizes_in(input_shape_in(facts), "input_shape");
+  format.inputs.type = type_in(find_or(facts, "input_type", "uint8"), "input_type");
+  format.targets.shape = sizes_in(find_or(facts, "target_shape", ""), "target_shape");
+  format.targets.type = type_in(find_or(facts, "target_type", "uint8"), "target_type");
+  format.columns = find_or(facts, "columns", "");
+  format.tokens = find_or(facts, "tokens", "false") == "true";
+  format.num_classes = sizes_in(find(facts, "num_classes"), "num_classes").at(0);
+  format.class_names = split(find_or(facts, "class_names", ""), '\n');
+  if (static_cast<int64_t>(format.class_names.size()) != format.num_classes) {
+    format.class_names.clear();
+    for (int64_t i = 0; i < format.num_classes; ++i) {
+      format.class_names.push_back(std::to_string(i));
+    }
+  }
+  return format;
+}
 
 void check_is_checkpoint(const std::string& path) {
   std::error_code ignored;

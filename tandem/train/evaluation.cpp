@@ -10,12 +10,11 @@
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/exchange.h"
-#include "tandem/data/class_names.h"
+#include "tandem/data/dataset.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
-#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
 

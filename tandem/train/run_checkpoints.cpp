@@ -7,12 +7,12 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
-#include "tandem/checkpoint/rank_files.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
-#include "tandem/train/checkpoint_facts.h"
+#include "tandem/train/checkpoint_model.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_writer.h"
-#include "tandem/checkpoint/run_lock.h"
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"

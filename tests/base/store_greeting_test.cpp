@@ -7,7 +7,6 @@
 
 #include <future>
 
-#include "tandem/base/build_id.h"
 #include "tests/base/store_tools.h"
 
 namespace tandem::store_greeting_test {

@@ -20,7 +20,6 @@
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
-#include "tandem/checkpoint/rank_files.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/formats/safetensors.h"
 #include "tests/core/expect.h"

@@ -1,4 +1,4 @@
-#include "tandem/checkpoint/rank_files.h"
+#include "tandem/checkpoint/checkpoint_files.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>

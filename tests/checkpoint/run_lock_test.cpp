@@ -1,4 +1,4 @@
-#include "tandem/checkpoint/run_lock.h"
+#include "tandem/checkpoint/run_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tandem/data/augmentation.h"
+#include "tandem/data/input_converter.h"
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/tensor.h>

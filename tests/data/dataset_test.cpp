@@ -1,4 +1,3 @@
-#include "tandem/data/idx_folder.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/write_digits.h"

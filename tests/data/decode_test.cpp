@@ -11,7 +11,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/data/images/resize.h"
 #include "tests/data/image_files.h"
 #include "tests/parity/python.h"
 #include "tests/scratch.h"

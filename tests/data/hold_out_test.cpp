@@ -1,4 +1,4 @@
-#include "tandem/data/hold_out.h"
+#include "tandem/data/subset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

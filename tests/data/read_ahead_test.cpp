@@ -13,7 +13,6 @@
 
 #include "tandem/base/mapped_file.h"
 #include "tandem/data/loader.h"
-#include "tandem/data/read_ahead_rule.h"
 #include "tests/data/some_samples.h"
 #include "tests/scratch.h"
 

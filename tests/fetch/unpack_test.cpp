@@ -1,5 +1,3 @@
-#include "app/fetch/unpack.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -1,5 +1,3 @@
-#include "app/kubeflow/status.h"
-
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-#include "tandem/launch/elastic_variables.h"
+#include "tandem/launch/host_attempt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

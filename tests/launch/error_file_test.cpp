@@ -1,4 +1,4 @@
-#include "tandem/launch/error_file.h"
+#include "tandem/launch/failure_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tandem/launch/host_changes.h"
+#include "tandem/launch/restarts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tandem/launch/meeting_directory.h"
+#include "tandem/launch/rendezvous.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/status/metrics_text.h"
+#include "tandem/launch/status/status_server.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "exposition.h"
-#include "tandem/launch/status/status_json.h"
+#include "tandem/launch/status/run_status.h"
 
 namespace tandem::metrics_text_test {
 

@@ -1,4 +1,4 @@
-#include "tandem/launch/status/stall_watch.h"
+#include "tandem/launch/status/status_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
-#include "tandem/launch/status/status_json.h"
+#include "tandem/launch/status/run_status.h"
 
 namespace tandem::stall_watch_test {
 

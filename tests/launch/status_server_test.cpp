@@ -7,8 +7,8 @@
 
 #include "exposition.h"
 #include "http_client.h"
+#include "tandem/launch/status/run_status.h"
 #include "tandem/launch/status/status_client.h"
-#include "tandem/launch/status/status_json.h"
 #include "tandem/launch/status/status_sockets.h"
 #include "tests/base/test_tools.h"
 #include "tests/scratch.h"

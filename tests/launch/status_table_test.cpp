@@ -1,4 +1,4 @@
-#include "tandem/launch/status/status_table.h"
+#include "tandem/launch/status/status_client.h"
 
 #include <gtest/gtest.h>
 

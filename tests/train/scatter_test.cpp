@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/data/hold_out.h"
+#include "tandem/data/subset.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "tandem/base/build_id.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/text.h"

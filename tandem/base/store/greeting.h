@@ -7,6 +7,10 @@
 
 namespace tandem {
 
+/// Returns tandem's version and, in brackets, a hash of its sources and of LibTorch's
+/// version. Ranks with different build ids may compute different results.
+std::string build_id();
+
 /// Description of a process that takes part in a run.
 struct Greeting {
   enum class Role { launcher, rank };

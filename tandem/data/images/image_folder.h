@@ -31,7 +31,7 @@ struct ImageFolder {
 /// Reads a folder of images.
 ///
 /// - `image_size`: size to which images are resized and cropped (plan_resize(),
-///   resize.h). {0, 0}: all images must have the same size.
+///   decode.h). {0, 0}: all images must have the same size.
 /// - `channels`: 1 for gray, 3 for RGB. 0: gray if all images are gray, otherwise RGB.
 /// - `deadline`: end of the wait for another process that decodes the same images. A
 ///   single image may also take at most `deadline.time()`.

@@ -4,10 +4,27 @@
 #include <string>
 #include <vector>
 
-#include "tandem/launch/logs/log_file.h"
 #include "tandem/launch/logs/rank_output.h"
 
 namespace tandem {
+
+/// File to which the launcher writes output of ranks. Not thread-safe.
+class LogFile {
+ public:
+  /// Creates the file, or empties an existing file. Throws DataError on failure.
+  explicit LogFile(std::string path);
+  ~LogFile();
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+
+  /// Appends text. If a write fails, logs a warning and drops this and later texts; the
+  /// run continues.
+  void add(const char* data, size_t size);
+
+ private:
+  std::string path_;
+  int fd_;
+};
 
 /// File for those lines of several streams that contain any of `texts`.
 struct FilteredFile {

@@ -11,6 +11,10 @@
 
 namespace tandem {
 
+/// Returns the status of a run in the text format of Prometheus, version 0.0.4. A value
+/// that is not known yet, such as the loss before the first report, is left out.
+std::string metrics_text(const RunStatus& status);
+
 /// Serves the status of a run over HTTP, in a thread: in the text format of Prometheus
 /// at /metrics, and as JSON at /status. A connection has one request, GET or HEAD,
 /// which must arrive within 2 s and is limited to 8 KiB. The thread blocks other

@@ -3,19 +3,133 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/buffers.h"
+#include "tandem/core/arena.h"
 #include "tandem/exec/gradient_hooks.h"
-#include "tandem/parallel/ddp/module_watch.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
 namespace {
+
+// Checks that a module still has the tensors with which its arenas were constructed.
+//
+// If a parameter is converted to another dtype, GradientHooks for the parameter are
+// lost, because they belong to its autograd node. Hooks on the tensor remain, so
+// ModuleWatch uses hooks on tensors. A backward that reaches a moved or converted
+// parameter throws the error of check().
+class ModuleWatch {
+ public:
+  // Adds hooks to the parameters in `arenas`, which must outlive this object.
+  explicit ModuleWatch(ModelArenas& arenas);
+  ~ModuleWatch();
+  ModuleWatch(const ModuleWatch&) = delete;
+  ModuleWatch& operator=(const ModuleWatch&) = delete;
+
+  // Sets the function that returns the module's current parameters and buffers, in
+  // order of registration. Without this function, check() does not detect added or
+  // replaced tensors.
+  void list_by(std::function<std::vector<NamedTensor>()> list) {
+    list_ = std::move(list);
+  }
+
+  // Throws ConfigError with the name of the first parameter or buffer that was moved,
+  // replaced, added or removed, or whose requires_grad changed.
+  void check() const;
+
+ private:
+  ModelArenas& arenas_;
+  std::function<std::vector<NamedTensor>()> list_;
+  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
+};
+
+[[noreturn]] void refuse(const std::string& name, const std::string& what) {
+  throw ConfigError(
+      "[ddp] '" + name + "' " + what +
+      " after DistributedDataParallel was made; change the module first, then make "
+      "DistributedDataParallel and the optimizer");
+}
+
+bool is_same(const NamedTensor& a, const NamedTensor& b) {
+  return a.name == b.name && a.tensor.is_same(b.tensor);
+}
+
+void check_same(
+    const std::vector<NamedTensor>& made_of, const std::vector<NamedTensor>& now) {
+  if (std::equal(made_of.begin(), made_of.end(), now.begin(), now.end(), is_same)) {
+    return;
+  }
+  const auto find = [](const std::vector<NamedTensor>& in, const std::string& name) {
+    return std::find_if(
+        in.begin(), in.end(), [&](const auto& entry) { return entry.name == name; });
+  };
+  for (const auto& entry : now) {
+    if (find(made_of, entry.name) == made_of.end()) {
+      refuse(entry.name, "was added");
+    }
+  }
+  for (const auto& entry : made_of) {
+    const auto found = find(now, entry.name);
+    if (found == now.end()) {
+      refuse(entry.name, "was removed");
+    }
+    if (!found->tensor.is_same(entry.tensor)) {
+      refuse(entry.name, "was replaced");
+    }
+  }
+}
+
+ModuleWatch::ModuleWatch(ModelArenas& arenas) : arenas_(arenas) {
+  for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
+    const auto& tensor = arenas.tensors()[slot];
+    if (!tensor.requires_grad()) {
+      continue;
+    }
+    const auto hook = [this, slot, made_at = tensor.data_ptr()](const at::Tensor&) {
+      if (arenas_.tensors()[slot].data_ptr() != made_at) {
+        check();
+      }
+    };
+    hooks_.emplace_back(tensor, tensor.register_hook(hook));
+  }
+}
+
+ModuleWatch::~ModuleWatch() {
+  for (const auto& [tensor, position] : hooks_) {
+    tensor.remove_hook(position);
+  }
+}
+
+void ModuleWatch::check() const {
+  const auto made_of = arenas_.state();
+  if (list_) {
+    check_same(made_of, list_());
+  }
+  arenas_.check_attached();
+  const auto& layout = arenas_.parameters().layout();
+  for (size_t i = 0; i < layout.slots().size(); ++i) {
+    const auto& slot = layout.slots()[i];
+    const auto& segment = layout.segments()[static_cast<size_t>(slot.segment)];
+    if (arenas_.tensors()[i].requires_grad() != segment.trainable) {
+      refuse(slot.name, segment.trainable ? "was frozen" : "became trainable");
+    }
+  }
+  // Buffers come last in both lists.
+  const auto& buffers = arenas_.buffers().layout().slots();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& entry = made_of[made_of.size() - buffers.size() + i];
+    if (!entry.tensor.is_alias_of(arenas_.buffers().segment(buffers[i].segment))) {
+      refuse(entry.name, "was moved");
+    }
+  }
+}
 
 ModelArenaOptions in_buffers_of(Communicator& comm) {
   ModelArenaOptions options;

@@ -11,7 +11,6 @@
 
 #include "tandem/base/output.h"
 #include "tandem/base/program_clock.h"
-#include "tandem/base/terminal.h"
 
 namespace tandem {
 

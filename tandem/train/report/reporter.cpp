@@ -10,9 +10,9 @@
 #include "tandem/base/log.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/data/sampler.h"
 #include "tandem/launch/status/rank_status.h"
-#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
 

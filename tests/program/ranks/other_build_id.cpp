@@ -1,7 +1,7 @@
 // Linked before the library's build id, so that the program has the id of another
 // build.
 
-#include "tandem/base/build_id.h"
+#include "tandem/base/store/greeting.h"
 
 namespace tandem {
 

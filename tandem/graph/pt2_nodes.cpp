@@ -1,13 +1,14 @@
-#include "tandem/graph/pt2_arguments.h"
+#include "tandem/graph/pt2_nodes.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include "tandem/base/error.h"
 #include "tandem/graph/operators.h"
+#include "tandem/graph/pt2.h"
 #include "tandem/graph/pt2_json.h"
-#include "tandem/graph/pt2_types.h"
 
 namespace tandem {
 
@@ -209,6 +210,71 @@ class Converter {
   const Pt2Names& names_;
 };
 
+constexpr std::string_view kTensor = "Tensor";
+
+// Returns an argument of the node; null if the schema has none of this name.
+const Argument* find_argument(
+    const Node& node, const c10::FunctionSchema& schema, const std::string& name) {
+  const auto index = schema.argumentIndexWithName(name);
+  return index ? &node.arguments[static_cast<size_t>(*index)] : nullptr;
+}
+
+bool is_none(const Argument& argument) {
+  return argument.kind == Argument::Kind::constant && argument.constant.isNone();
+}
+
+bool is_zero(const Argument& argument) {
+  return argument.kind == Argument::Kind::constant && argument.constant.isDouble() &&
+         argument.constant.toDouble() == 0;
+}
+
+bool is_false(const Argument& argument) {
+  return argument.kind == Argument::Kind::constant && argument.constant.isBool() &&
+         !argument.constant.toBool();
+}
+
+// Returns false if the target is not an operator.
+bool set_operator(Node& node, const std::string& target) {
+  static const std::string kStart = "torch.ops.";
+  const size_t first = target.find('.', kStart.size());
+  const size_t second = target.find('.', first + 1);
+  if (target.rfind(kStart, 0) != 0 || first == std::string::npos ||
+      second == std::string::npos) {
+    return false;
+  }
+  node.target = target.substr(kStart.size(), first - kStart.size()) +
+                "::" + target.substr(first + 1, second - first - 1);
+  node.overload = target.substr(second + 1);
+  if (node.overload == "default") {
+    node.overload.clear();
+  }
+  return true;
+}
+
+using nlohmann::json;
+
+std::string entry_of(const json& metadata, const char* name) {
+  const auto found = metadata.find(name);
+  return found == metadata.end() ? "" : string_of(*found);
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r");
+  const size_t end = text.find_last_not_of(" \t\r");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+std::string line_at(const std::string& text, size_t begin) {
+  return trimmed(text.substr(begin, text.find('\n', begin) - begin));
+}
+
+// Returns whether a path belongs to PyTorch's code. Also returns true for code that
+// PyTorch generates, such as "<eval_with_key>.47".
+bool is_in_pytorch(const std::string& path) {
+  return path.rfind("torch/", 0) == 0 || path.find("/torch/") != std::string::npos ||
+         path.rfind('<', 0) == 0;
+}
+
 }  // namespace
 
 std::vector<Argument> arguments_of(
@@ -249,6 +315,119 @@ bool has_number_for_tensor(const json& inputs, const c10::FunctionSchema& schema
     }
   }
   return false;
+}
+
+const c10::FunctionSchema& find_operator(
+    Node& node, const std::string& target, const nlohmann::json& inputs,
+    const Pt2Names& names) {
+  static const std::string kRegions = "torch.ops.higher_order.";
+  if (target.rfind(kRegions, 0) == 0) {
+    names.refuse(
+        "is the region or control flow '" + target.substr(kRegions.size()) +
+        "', which tandem does not support; write the model without it");
+  }
+  if (!set_operator(node, target)) {
+    names.refuse(
+        "calls the function '" + target +
+        "', which is not an operator of PyTorch; use an operator on tensors");
+  }
+  const auto* schema = schema_of(node.target, node.overload);
+  if (schema == nullptr) {
+    names.refuse(
+        "calls the operator " + operator_name(node) +
+        ", which this LibTorch lacks; use another operator in the model, or a newer "
+        "LibTorch");
+  }
+  const size_t place = node.overload.find(kTensor);
+  if (place != std::string::npos && has_number_for_tensor(inputs, *schema)) {
+    std::string overload = node.overload;
+    overload.replace(place, kTensor.size(), "Scalar");
+    if (const auto* scalar = schema_of(node.target, overload)) {
+      node.overload = overload;
+      schema = scalar;
+    }
+  }
+  return *schema;
+}
+
+std::optional<std::string> find_problem(
+    const Node& node, const c10::FunctionSchema& schema) {
+  const OperatorRow& row = operator_row(node.target);
+  if (row.has(kUsesFiles)) {
+    return "reads or writes a file, which a network must not do; remove the operator";
+  }
+  if (row.has(kIsRandom)) {
+    return "draws random numbers that tandem cannot reproduce; use dropout, or draw "
+           "them before the network";
+  }
+  const Argument* mode = nullptr;
+  for (const char* name : {"training", "train", "use_input_stats"}) {
+    mode = mode == nullptr ? find_argument(node, schema, name) : mode;
+  }
+  if (row.has(kIsBatchNorm) || row.has(kIsDropout)) {
+    return mode == nullptr || !is_false(*mode)
+               ? std::optional<std::string>()
+               : std::string(
+                     "is in evaluation mode; export the network for training: ") +
+                     kExportLine;
+  }
+  const Argument* mean = find_argument(node, schema, "running_mean");
+  const Argument* dropout = find_argument(node, schema, "dropout");
+  const bool keeps_statistics = mean != nullptr && !is_none(*mean);
+  const bool drops =
+      mode != nullptr && mean == nullptr && (dropout == nullptr || !is_zero(*dropout));
+  if (keeps_statistics || drops) {
+    return "depends on training or evaluation mode, which tandem supports in batch "
+           "norm "
+           "and dropout only; use these, and export without run_decompositions()";
+  }
+  return std::nullopt;
+}
+
+// Form: "KEY,PATH,CLASS;KEY,PATH,CLASS", the innermost module last. A path ends with
+// "@1" in a second call of a module.
+std::string module_of(const json& metadata) {
+  const std::string stack = entry_of(metadata, "nn_module_stack");
+  const std::string last = stack.substr(stack.rfind(';') + 1);
+  const size_t begin = last.find(',') + 1;
+  const size_t end = last.find(',', begin);
+  if (begin == 0 || end == std::string::npos) {
+    return "";
+  }
+  const std::string path = last.substr(begin, end - begin);
+  // Nodes that PyTorch inserts itself.
+  return path.rfind("_empty_nn_module_stack", 0) == 0 ? ""
+                                                      : path.substr(0, path.find('@'));
+}
+
+// Form of a frame: 'File "PATH", line NUMBER, in FUNCTION', then a line of code.
+std::string source_of(const json& metadata) {
+  static const std::string kFile = "File \"";
+  static const std::string kLine = "\", line ";
+  const std::string trace = entry_of(metadata, "stack_trace");
+  std::string found;
+  for (size_t next = trace.find(kFile); next != std::string::npos;
+       next = trace.find(kFile, next)) {
+    next += kFile.size();
+    const size_t end = trace.find(kLine, next);
+    if (end == std::string::npos) {
+      break;
+    }
+    const std::string path = trace.substr(next, end - next);
+    next = end + kLine.size();
+    if (is_in_pytorch(path)) {
+      continue;
+    }
+    const std::string line =
+        trace.substr(next, trace.find_first_not_of("0123456789", next) - next);
+    found = path.substr(path.rfind('/') + 1) + ":" + line;
+    const size_t code = trace.find('\n', next);
+    if (code != std::string::npos) {
+      const std::string text = line_at(trace, code + 1);
+      found += text.empty() || text.rfind(kFile, 0) == 0 ? "" : ": " + text;
+    }
+  }
+  return found;
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "app/setting_flag.h"
+#include "app/command_line.h"
 
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
