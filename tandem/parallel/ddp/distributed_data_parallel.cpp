@@ -17,8 +17,6 @@
 
 namespace tandem {
 
-namespace {
-
 // Checks that a module still has the tensors with which its arenas were constructed.
 //
 // If a parameter is converted to another dtype, GradientHooks for the parameter are
@@ -49,6 +47,8 @@ class ModuleWatch {
   std::function<std::vector<NamedTensor>()> list_;
   std::vector<std::pair<at::Tensor, unsigned>> hooks_;
 };
+
+namespace {
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
   throw ConfigError(
@@ -85,6 +85,8 @@ void check_same(
     }
   }
 }
+
+}  // namespace
 
 ModuleWatch::ModuleWatch(ModelArenas& arenas) : arenas_(arenas) {
   for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
@@ -130,6 +132,8 @@ void ModuleWatch::check() const {
     }
   }
 }
+
+namespace {
 
 ModelArenaOptions in_buffers_of(Communicator& comm) {
   ModelArenaOptions options;
