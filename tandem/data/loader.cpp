@@ -105,7 +105,7 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
 }
 
 // Returns why samples of this kind are not kept on a device; "" if they are.
-std::string kept_in_main_memory(const LoaderOptions& options, const Dataset& data) {
+std::string why_not_kept(const LoaderOptions& options, const Dataset& data) {
   if (!data.has_images() || !data.has_classes() || !data.targets.shape.empty() ||
       options.mean.size() != 1) {
     return "only images with one class each and one mean are kept on a device";
@@ -138,7 +138,7 @@ void use_device(
     return;
   }
   std::string& why_not = options.why_not_on_device;
-  why_not = kept_in_main_memory(options, data);
+  why_not = why_not_kept(options, data);
   options.images = why_not.empty() ? copy_to_device(data, placement) : nullptr;
   if (why_not.empty() && !options.images) {
     why_not =

@@ -3,8 +3,6 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
-#include <iterator>
-#include <utility>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
