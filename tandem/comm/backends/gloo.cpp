@@ -17,8 +17,10 @@
 #include "tandem/base/store/address_filter.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/comm/backend.h"
+#include "tandem/comm/backends/c10d_communicator.h"
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
+#include "tandem/comm/followed_work.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
 
@@ -54,42 +56,6 @@ class GlooWork : public Work {
   c10::intrusive_ptr<c10d::Work> work_;
   std::chrono::milliseconds group_timeout_;
 };
-
-// Work whose wait() also calls a function that processes the operation's result.
-class FollowedWork : public Work {
- public:
-  FollowedWork(WorkPtr work, std::function<void()> then)
-      : work_(std::move(work)), then_(std::move(then)) {}
-
-  bool test() override {
-    return work_->test();
-  }
-  void wait(std::chrono::milliseconds timeout) override {
-    work_->wait(timeout);
-    if (then_) {
-      then_();
-      then_ = nullptr;
-    }
-  }
-  void on_end(std::function<void()> then) override {
-    work_->on_end(std::move(then));
-  }
-
- private:
-  WorkPtr work_;
-  std::function<void()> then_;
-};
-
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-    default:
-      return c10d::ReduceOp::SUM;
-  }
-}
 
 std::chrono::milliseconds forming_time(const GlooOptions& options) {
   return options.forming_timeout.count() > 0 ? options.forming_timeout
@@ -199,41 +165,12 @@ class GlooGroup : public TimedGroup {
 };
 #endif
 
-// Returns a view of a bool or bfloat16 tensor in a dtype of the same size that Gloo
-// supports. Returns other tensors unchanged.
-at::Tensor movable(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kBool:
-      return tensor.view(at::kByte);
-    case at::kBFloat16:
-      return tensor.view(at::kHalf);
-    default:
-      return tensor;
-  }
-}
-
-std::vector<at::Tensor> slices(const at::Tensor& whole, int count) {
-  std::vector<at::Tensor> parts;
-  const auto flat = movable(whole).view(-1);
-  const auto size = flat.numel() / count;
-  for (int i = 0; i < count; ++i) {
-    parts.push_back(flat.narrow(0, i * size, size));
-  }
-  return parts;
-}
-
-at::Tensor flat(const at::Tensor& tensor) {
-  return movable(tensor).view(-1);
-}
-
-class GlooCommunicator : public Communicator, public RpcBackend {
+class GlooCommunicator : public C10dCommunicator, public RpcBackend {
  public:
   GlooCommunicator(
       std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
       const GlooOptions& options)
-      : Communicator(rank, size, "gloo"),
-        store_(std::move(store)),
-        name_(name),
+      : C10dCommunicator(std::move(store), name, rank, size, "gloo"),
         options_(options) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
@@ -246,7 +183,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     group_options->threads = options.threads;
     group_ = c10::make_intrusive<GlooGroup>(
-        make_c10d_store(store_, name_, forming.time(), admission), rank, size,
+        make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
         group_options);
     group_->set_timeout(options.timeout);
   }
@@ -280,96 +217,57 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     options.address = options_.address;
     options.admitted = options_.admitted;
     options.timeout = options_.timeout;
-    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
-    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+    return make_tensorpipe_rpc(
+        store(), name() + "/rpc" + std::to_string(num_rpcs_++), rank(), size(),
+        options);
   }
 
  protected:
-  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-#if !TANDEM_GLOO_SUMS_BFLOAT16
-    if (tensor.scalar_type() == at::kBFloat16) {
-      return running(group_->reduce_bfloat16(tensor, op));
-    }
-#endif
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    std::vector<at::Tensor> tensors{
-        tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor};
-    return running(group_->allreduce(tensors, options));
+  Group& group() override {
+    return *group_;
   }
 
-  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    return running(group_->broadcast(tensors, options));
+  Group& group_for_message(int, int) override {
+    return *group_;
   }
 
-  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    const auto sum = input.clone();
-    const auto work = do_all_reduce(sum, ReduceOp::sum);
-    return std::make_shared<FollowedWork>(work, [this, output, sum] {
-      const auto size = output.numel();
-      output.view(-1).copy_(sum.view(-1).narrow(0, rank() * size, size));
-    });
-  }
-
-  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    std::vector<std::vector<at::Tensor>> outputs{slices(output, size())};
-    std::vector<at::Tensor> inputs{flat(input)};
-    return running(group_->allgather(outputs, inputs));
-  }
-
-  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    c10d::ScatterOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> outputs{flat(output)};
-    std::vector<std::vector<at::Tensor>> inputs;
-    if (rank() == root) {
-      inputs.push_back(slices(input, size()));
-    }
-    return running(group_->scatter(outputs, inputs, options));
-  }
-
-  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    c10d::GatherOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> inputs{flat(input)};
-    std::vector<std::vector<at::Tensor>> outputs;
-    if (rank() == root) {
-      outputs.push_back(slices(output, size()));
-    }
-    return running(group_->gather(outputs, inputs, options));
-  }
-
-  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    const NoSigpipe guard;
-    return running(group_->send(tensors, peer, tag));
-  }
-
-  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    const NoSigpipe guard;
-    return running(group_->recv(tensors, peer, tag));
-  }
-
-  std::unique_ptr<Communicator> do_split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    const auto name =
-        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-    return make_gloo_communicator(store_, name, place.rank, place.size, options_);
-  }
-
- private:
-  [[nodiscard]] WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
+  WorkPtr running(C10dWork work) override {
     return std::make_shared<GlooWork>(std::move(work), options_.timeout);
   }
 
-  std::shared_ptr<StoreClient> store_;
-  std::string name_;
+  std::unique_ptr<Communicator> make_part(
+      const std::string& name, int rank, int size) override {
+    return make_gloo_communicator(store(), name, rank, size, options_);
+  }
+
+#if !TANDEM_GLOO_SUMS_BFLOAT16
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    return tensor.scalar_type() == at::kBFloat16
+               ? running(group_->reduce_bfloat16(tensor, op))
+               : C10dCommunicator::do_all_reduce(tensor, op);
+  }
+#endif
+
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    const auto sum = input.clone();
+    return std::make_shared<FollowedWork>(
+        do_all_reduce(sum, ReduceOp::sum), [this, output, sum] {
+          output.view(-1).copy_(sum.view(-1).chunk(size())[rank()]);
+        });
+  }
+
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    const NoSigpipe guard;
+    return C10dCommunicator::do_send(tensor, peer, tag);
+  }
+
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    const NoSigpipe guard;
+    return C10dCommunicator::do_recv(tensor, peer, tag);
+  }
+
+ private:
   GlooOptions options_;
-  int num_splits_ = 0;
   int num_rpcs_ = 0;
   c10::intrusive_ptr<GlooGroup> group_;
 };
