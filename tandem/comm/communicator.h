@@ -16,6 +16,9 @@ namespace tandem {
 class RpcBackend;
 class Trace;
 
+/// Default timeout of an operation.
+constexpr std::chrono::milliseconds kDefaultCommTimeout{300'000};
+
 /// Operation that combines corresponding elements of all ranks' tensors.
 enum class ReduceOp { sum, min, max };
 

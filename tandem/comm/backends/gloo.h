@@ -16,7 +16,7 @@ struct GlooOptions {
   std::string address = "127.0.0.1";
 
   // Timeout of each operation.
-  std::chrono::milliseconds timeout{300'000};
+  std::chrono::milliseconds timeout = kDefaultCommTimeout;
   // Timeout of forming the group; zero: the value of `timeout`.
   std::chrono::milliseconds forming_timeout{0};
   // Number of attempts to form the group. Gloo accepts every connection to its port as

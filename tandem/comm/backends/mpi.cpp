@@ -186,8 +186,8 @@ void* memory_of(const at::Tensor& tensor) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, int rank, int size, const MpiOptions& options)
-      : Communicator(rank, size, "mpi"), comm_(comm), options_(options) {}
+  MpiCommunicator(MPI_Comm comm, int rank, int size, milliseconds timeout)
+      : Communicator(rank, size, "mpi"), comm_(comm), timeout_(timeout) {}
 
   ~MpiCommunicator() override {
     if (MpiSession::has_ended()) {
@@ -313,16 +313,15 @@ class MpiCommunicator : public Communicator {
   }
 
   [[nodiscard]] WorkPtr in_flight(std::unique_ptr<Flight> flight) const {
-    return std::make_shared<MpiWork>(std::move(flight), options_.timeout);
+    return std::make_shared<MpiWork>(std::move(flight), timeout_);
   }
 
   MPI_Comm comm_;
-  MpiOptions options_;
+  milliseconds timeout_;
 };
 
 // Takes ownership of `comm`.
-std::unique_ptr<Communicator> communicator_of(
-    MPI_Comm comm, const MpiOptions& options) {
+std::unique_ptr<Communicator> communicator_of(MPI_Comm comm, milliseconds timeout) {
   int rank = 0;
   int size = 1;
   check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
@@ -332,7 +331,7 @@ std::unique_ptr<Communicator> communicator_of(
     check_mpi(MPI_Comm_free(&comm));
     return make_single_communicator();
   }
-  return std::make_unique<MpiCommunicator>(comm, rank, size, options);
+  return std::make_unique<MpiCommunicator>(comm, rank, size, timeout);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::do_split(int color) {
@@ -343,7 +342,7 @@ std::unique_ptr<Communicator> MpiCommunicator::do_split(int color) {
   const auto first = std::find(colors, colors + size(), color) - colors;
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_, static_cast<int>(first), rank(), &part));
-  return communicator_of(part, options_);
+  return communicator_of(part, timeout_);
 }
 
 }  // namespace
@@ -352,17 +351,17 @@ bool has_mpi() {
   return true;
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
-  return make_mpi_communicator(MPI_COMM_WORLD, options);
+std::unique_ptr<Communicator> make_mpi_communicator(milliseconds timeout) {
+  return make_mpi_communicator(MPI_COMM_WORLD, timeout);
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(
-    MPI_Comm comm, const MpiOptions& options) {
+    MPI_Comm comm, milliseconds timeout) {
   try {
     MpiSession::of_process();
     MPI_Comm own = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(comm, &own));
-    return communicator_of(own, options);
+    return communicator_of(own, timeout);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -381,9 +380,7 @@ std::unique_ptr<Communicator> make_world(
         std::to_string(std::max(2, env.world_size)) +
         "' before the command, or use --backend gloo");
   }
-  MpiOptions mpi;
-  mpi.timeout = parts.options.timeout();
-  auto comm = make_mpi_communicator(mpi);
+  auto comm = make_mpi_communicator(parts.options.timeout());
   if (comm->size() != env.world_size || comm->rank() != env.rank) {
     throw ConfigError(
         "[comm] this process is rank " + std::to_string(comm->rank()) + " of " +
