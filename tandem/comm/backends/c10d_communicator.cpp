@@ -91,10 +91,10 @@ WorkPtr C10dCommunicator::do_recv(at::Tensor tensor, int peer, int tag) {
 }
 
 std::unique_ptr<Communicator> C10dCommunicator::do_split(int color) {
-  const SplitRank place = rank_in_split(color);
+  const Part part = find_part(color);
   const auto name =
       name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-  return make_part(name, place.rank, place.size);
+  return make_part(name, part.rank, part.size());
 }
 
 }  // namespace tandem

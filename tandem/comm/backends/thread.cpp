@@ -162,12 +162,12 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   }
 
   std::unique_ptr<Communicator> do_split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    if (place.size == 1) {
+    const Part part = find_part(color);
+    if (part.size() == 1) {
       return make_single_communicator();
     }
     return std::make_unique<ThreadCommunicator>(
-        group_->child(sequence_, color, place.size), place.rank, place.size);
+        group_->child(sequence_, color, part.size()), part.rank, part.size());
   }
 
   int failed_peer() const override {
