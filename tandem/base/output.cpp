@@ -75,16 +75,9 @@ Outlet::Outlet(int fd) : fd_(fd) {
   if (S_ISSOCK(info.st_mode)) {
     method_ = Method::send;
   } else if (S_ISFIFO(info.st_mode) || isatty(fd) == 1) {
-    const int again = open_again(fd);
-    owned_ = again >= 0;
-    fd_ = owned_ ? again : fd;
-    method_ = owned_ ? Method::plain : Method::pieces;
-  }
-}
-
-Outlet::~Outlet() {
-  if (owned_) {
-    close(fd_);
+    own_ = Descriptor(open_again(fd));
+    fd_ = own_ ? own_.fd() : fd;
+    method_ = own_ ? Method::plain : Method::pieces;
   }
 }
 

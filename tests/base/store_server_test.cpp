@@ -126,7 +126,7 @@ class ThreadState {
   }
 
  private:
-  Socket file_;  // closes any descriptor
+  Descriptor file_;
 };
 
 // Uses all descriptors that this process may have, while it exists.
@@ -135,7 +135,8 @@ class NoDescriptors {
   NoDescriptors() {
     getrlimit(RLIMIT_NOFILE, &limit_);
     rlimit few = limit_;
-    few.rlim_cur = static_cast<rlim_t>(Socket(open("/dev/null", O_RDONLY)).fd()) + 20;
+    few.rlim_cur =
+        static_cast<rlim_t>(Descriptor(open("/dev/null", O_RDONLY)).fd()) + 20;
     setrlimit(RLIMIT_NOFILE, &few);
     for (int fd = 0; fd >= 0;) {
       fd = open("/dev/null", O_RDONLY);
@@ -152,7 +153,7 @@ class NoDescriptors {
 
  private:
   rlimit limit_{};
-  std::vector<Socket> taken_;
+  std::vector<Descriptor> taken_;
 };
 
 TEST(StoreServer, SleepsWithoutADescriptorForAClient) {
