@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tandem/base/process.h"
@@ -171,11 +170,10 @@ TEST(ReplaceFile, LeaksNoDescriptors) {
 TEST(RemoveUnfinished, RemovesOnlyFilesOfAKilledWriter) {
   const Scratch directory;
   const auto path = directory / "x";
-  const pid_t killed = fork();
-  if (killed == 0) {
+  code_of_child([&] {
     replace_file(path, [](int) { _exit(0); });
-  }
-  EXPECT_EQ(waitpid(killed, nullptr, 0), killed);
+    return 1;
+  });
   ASSERT_EQ(list_directory(directory.path()).size(), 1u);
   const std::vector<std::string> others = {"x", "x.1", "x.tmp", "xy.tmp-1"};
   for (const auto& name : others) {

@@ -54,7 +54,7 @@ TEST(StoreHandshake, ProofsDependOnTokenSideAndNonces) {
 
 TEST(StoreHandshake, AnotherTokenIsDeniedImmediately) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
-  for (const std::string token : {"run 8", "", "run 7 ", "run"}) {
+  for (const std::string token : {"run 8", "", "run 7 ", "run 77", "run"}) {
     EXPECT_THAT(
         error_of<DeniedError>(
             [&] { StoreClient(server.address(), Milliseconds(600'000), token); }),
