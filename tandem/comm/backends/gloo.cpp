@@ -70,9 +70,6 @@ class TimedGroup : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
 
-  std::chrono::milliseconds timeout() const {
-    return options_->timeout;
-  }
   void set_timeout(std::chrono::milliseconds timeout) {
     options_->timeout = timeout;
     for (const auto& context : contexts_) {
@@ -190,22 +187,17 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
   // A process that is not a rank does not send the expected number.
-  void check_connections() {
+  void check_connections(std::chrono::milliseconds timeout) {
     auto sent = at::full({size()}, rank(), at::kLong);
     auto got = at::full({size()}, -1, at::kLong);
     std::vector<int64_t> even;
     const NoSigpipe guard;
-    group_->alltoall_base(got, sent, even, even)->wait(group_->timeout());
+    group_->set_timeout(timeout);
+    group_->alltoall_base(got, sent, even, even)->wait(timeout);
     TANDEM_CHECK(
         got.equal(at::arange(size())),
         "a connection does not lead to the expected rank");
-  }
-
-  // Sets the group's options for operations, after the group has formed.
-  void begin(std::chrono::milliseconds timeout, int attempts) {
-    options_.timeout = timeout;
-    options_.attempts = attempts;
-    group_->set_timeout(timeout);
+    group_->set_timeout(options_.timeout);
   }
 
   RpcBackend* rpc_backend() override {
@@ -282,7 +274,7 @@ std::string try_to_form(
   try {
     comm = std::make_unique<GlooCommunicator>(store, name, rank, size, options);
     forming.record_connections();
-    comm->check_connections();
+    comm->check_connections(options.forming_timeout);
     return "";
   } catch (const ConfigError&) {
     throw;
@@ -315,7 +307,7 @@ std::unique_ptr<Communicator> form_with_retries(
   for (int number = 0; number < options.attempts; ++number) {
     const int attempts_left = options.attempts - number;
     GlooOptions now = options;
-    now.timeout = now.forming_timeout = forming.time_for(attempts_left);
+    now.forming_timeout = forming.time_for(attempts_left);
     if (attempts_left == 1 && !now.admit_anyone) {
       // Groups that are later split from this group also get the option, because they
       // use the same network.
@@ -333,7 +325,6 @@ std::unique_ptr<Communicator> form_with_retries(
         try_to_form(comm, forming, store, name + "/" + attempt, rank, size, now);
     failure = forming.outcome(attempt, own_failure);
     if (failure.empty()) {
-      comm->begin(options.timeout, options.attempts);
       return comm;
     }
   }
