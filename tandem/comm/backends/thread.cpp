@@ -17,27 +17,6 @@ namespace tandem {
 
 namespace {
 
-class ThreadWork : public Work {
- public:
-  ThreadWork(
-      std::shared_ptr<ThreadGroup> group, std::shared_ptr<ThreadGroup::Meeting> meeting)
-      : group_(std::move(group)), meeting_(std::move(meeting)) {}
-
-  bool test() override {
-    return group_->test(*meeting_);
-  }
-  void wait(std::chrono::milliseconds timeout) override {
-    group_->wait(*meeting_, timeout);
-  }
-  void on_end(std::function<void()> then) override {
-    group_->on_end(*meeting_, std::move(then));
-  }
-
- private:
-  std::shared_ptr<ThreadGroup> group_;
-  std::shared_ptr<ThreadGroup::Meeting> meeting_;
-};
-
 void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -152,13 +131,11 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   }
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(
-        group_, group_->send(rank(), peer, tag, tensor));
+    return group_->send(rank(), peer, tag, tensor);
   }
 
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(
-        group_, group_->recv(peer, rank(), tag, tensor));
+    return group_->recv(peer, rank(), tag, tensor);
   }
 
   std::unique_ptr<Communicator> do_split(int color) override {
@@ -178,9 +155,7 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   [[nodiscard]] WorkPtr meet(
       const std::string& kind, const at::Tensor& input, const at::Tensor& output,
       const ThreadGroup::Combine& combine) {
-    const auto meeting =
-        group_->arrive(rank(), sequence_++, {kind, input, output}, combine);
-    return std::make_shared<ThreadWork>(group_, meeting);
+    return group_->arrive(rank(), sequence_++, {kind, input, output}, combine);
   }
 
   std::shared_ptr<ThreadGroup> group_;
