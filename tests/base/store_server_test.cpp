@@ -93,8 +93,7 @@ TEST(StoreServer, SumsWrapAround) {
 
 TEST(StoreClient, RejectsAnswersThatAreNotNumbers) {
   auto listener = listen_at("tcp:127.0.0.1:0");
-  auto impostor = std::async(std::launch::async, [&] {
-    Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
+  auto impostor = serve_one(listener, [](Socket& peer) {
     accept_client(peer, "run 7");
     const std::string answers = frame(kOk + "many");
     peer.send_all(answers.data(), answers.size(), Clock::now() + kLong);
