@@ -43,22 +43,22 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return collectives_.start(shm_all_reduce(collectives_, tensor, op));
+    return shm_all_reduce(collectives_, tensor, op);
   }
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    return collectives_.start(shm_broadcast(collectives_, tensor, root));
+    return shm_broadcast(collectives_, tensor, root);
   }
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    return collectives_.start(shm_reduce_scatter(collectives_, output, input));
+    return shm_reduce_scatter(collectives_, output, input);
   }
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    return collectives_.start(shm_all_gather(collectives_, output, input));
+    return shm_all_gather(collectives_, output, input);
   }
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(shm_scatter(collectives_, output, input, root));
+    return shm_scatter(collectives_, output, input, root);
   }
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(shm_gather(collectives_, output, input, root));
+    return shm_gather(collectives_, output, input, root);
   }
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return messages_.send(tensor, peer, tag);
