@@ -162,23 +162,31 @@ class GlooGroup : public TimedGroup {
 };
 #endif
 
+std::unique_ptr<Communicator> form_group(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options, bool admit_anyone);
+
 class GlooCommunicator : public C10dCommunicator, public RpcBackend {
  public:
+  // Only the addresses in `admitted` may connect to this rank; all addresses if it is
+  // empty.
   GlooCommunicator(
       std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
-      const GlooOptions& options)
+      const GlooOptions& options, std::set<std::string> admitted)
       : C10dCommunicator(std::move(store), name, rank, size, "gloo"),
-        options_(options) {
+        options_(options),
+        admitted_(std::move(admitted)) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
     // Groups that are later split from this group use `timeout`.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
-    const auto admission = std::make_shared<const AddressFilter>(options.admitted);
+    const auto admission = std::make_shared<const AddressFilter>(admitted_);
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
-    group_options->threads = options.threads;
+    // With one thread, operations run in the order of their calls.
+    group_options->threads = 1;
     group_ = c10::make_intrusive<GlooGroup>(
         make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
         group_options);
@@ -207,7 +215,7 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   std::unique_ptr<Rpc> make_rpc() override {
     TensorPipeOptions options;
     options.address = options_.address;
-    options.admitted = options_.admitted;
+    options.admitted = admitted_;
     options.timeout = options_.timeout;
     return make_tensorpipe_rpc(
         store(), name() + "/rpc" + std::to_string(num_rpcs_++), rank(), size(),
@@ -229,7 +237,7 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
 
   std::unique_ptr<Communicator> make_part(
       const std::string& name, int rank, int size) override {
-    return make_gloo_communicator(store(), name, rank, size, options_);
+    return form_group(store(), name, rank, size, options_, admitted_.empty());
   }
 
 #if !TANDEM_GLOO_SUMS_BFLOAT16
@@ -260,28 +268,10 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
 
  private:
   GlooOptions options_;
+  std::set<std::string> admitted_;
   int num_rpcs_ = 0;
   c10::intrusive_ptr<GlooGroup> group_;
 };
-
-// Makes one attempt on this rank: constructs `comm` and checks its connections. Returns
-// the reason of a failure, or "". After a failure `comm` may own connections whose
-// addresses the caller still has to record.
-std::string try_to_form(
-    std::unique_ptr<GlooCommunicator>& comm, GroupFormation& forming,
-    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
-    int size, const GlooOptions& options) {
-  try {
-    comm = std::make_unique<GlooCommunicator>(store, name, rank, size, options);
-    forming.record_connections();
-    comm->check_connections(options.forming_timeout);
-    return "";
-  } catch (const ConfigError&) {
-    throw;
-  } catch (const std::exception& error) {
-    return first_line(error);
-  }
-}
 
 [[noreturn]] void throw_not_formed(
     int attempts, const std::string& foreign, const std::string& last_failure) {
@@ -297,38 +287,66 @@ std::string try_to_form(
 // If a process that is not a rank connects to a rank's port, the attempt fails, and the
 // ranks repeat it together. All attempts but the last accept only connections from the
 // ranks' own addresses. The last attempt accepts all addresses, because a network may
-// translate the ranks' addresses.
+// translate the ranks' addresses. If `admit_anyone` is true, all attempts do.
 std::unique_ptr<Communicator> form_with_retries(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
-    int size, const GlooOptions& options) {
+    int size, const GlooOptions& options, bool admit_anyone) {
   GroupFormation forming(
       *store, name, rank, size, options.address, forming_time(options));
   std::string failure;
   for (int number = 0; number < options.attempts; ++number) {
     const int attempts_left = options.attempts - number;
-    GlooOptions now = options;
-    now.forming_timeout = forming.time_for(attempts_left);
-    if (attempts_left == 1 && !now.admit_anyone) {
-      // Groups that are later split from this group also get the option, because they
-      // use the same network.
-      now.admit_anyone = true;
+    if (attempts_left == 1 && !admit_anyone) {
+      admit_anyone = true;
       log_info(
           "[comm] retrying to form the Gloo group, now with connections from all "
           "addresses: " +
           failure);
     }
-    now.admitted =
-        now.admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks();
+    GlooOptions now = options;
+    now.forming_timeout = forming.time_for(attempts_left);
     const auto attempt = "attempt" + std::to_string(number);
     std::unique_ptr<GlooCommunicator> comm;
-    const std::string own_failure =
-        try_to_form(comm, forming, store, name + "/" + attempt, rank, size, now);
-    failure = forming.outcome(attempt, own_failure);
+    failure.clear();
+    try {
+      comm = std::make_unique<GlooCommunicator>(
+          store, name + "/" + attempt, rank, size, now,
+          admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks());
+      forming.record_connections();
+      comm->check_connections(now.forming_timeout);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {
+      failure = first_line(error);
+    }
+    // After a failure, `comm` may own connections, whose addresses outcome() records.
+    failure = forming.outcome(attempt, failure);
     if (failure.empty()) {
       return comm;
     }
   }
   throw_not_formed(options.attempts, forming.foreign_address(), failure);
+}
+
+// Implements make_gloo_communicator(). Groups that are split from a group pass the
+// group's `admit_anyone`, because they use the same network.
+std::unique_ptr<Communicator> form_group(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options, bool admit_anyone) {
+  if (size == 1) {
+    return make_single_communicator();
+  }
+  try {
+    if (options.attempts > 1) {
+      return form_with_retries(store, name, rank, size, options, admit_anyone);
+    }
+    return std::make_unique<GlooCommunicator>(
+        store, name, rank, size, options, std::set<std::string>());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError("forming the Gloo group", first_line(error));
+  }
 }
 
 // Returns a loopback address if every rank is on this host, otherwise the address of
@@ -353,22 +371,9 @@ void wait_until_all_have_formed(const BackendParts& parts) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(
-    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
-    const GlooOptions& options) {
-  if (size == 1) {
-    return make_single_communicator();
-  }
-  try {
-    if (options.attempts > 1) {
-      return form_with_retries(store, name, rank, size, options);
-    }
-    return std::make_unique<GlooCommunicator>(
-        std::move(store), name, rank, size, options);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw CommError("forming the Gloo group", first_line(error));
-  }
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options) {
+  return form_group(store, name, rank, size, options, false);
 }
 
 std::unique_ptr<Communicator> make_world(

@@ -24,6 +24,8 @@ using MessagePtr = c10::intrusive_ptr<rpc::Message>;
 using FuturePtr = c10::intrusive_ptr<rpc::JitFuture>;
 
 constexpr Milliseconds kBetweenLooks{1'000};
+// Number of threads that decode messages.
+constexpr int kThreads = 2;
 
 // Message types that LibTorch does not use itself.
 constexpr auto kRequest =
@@ -157,7 +159,7 @@ class TensorPipeRpc : public Rpc {
     const auto admission = std::make_shared<const AddressFilter>(options.admitted);
     const NoSigpipe guard;
     rpc::TensorPipeRpcBackendOptions settings(
-        options.threads, {}, {}, seconds(timeout_), "env://");
+        kThreads, {}, {}, seconds(timeout_), "env://");
     agent_ = std::make_shared<rpc::TensorPipeAgent>(
         make_c10d_store(std::move(store), name, timeout_, admission),
         name_of_rank(rank), static_cast<rpc::worker_id_t>(rank), size,

@@ -19,9 +19,6 @@ struct TensorPipeOptions {
   // Timeout of each wait: for an answer, for a request, and for the other ranks at the
   // start.
   std::chrono::milliseconds timeout = kDefaultCommTimeout;
-
-  // Number of threads that decode messages.
-  int threads = 2;
 };
 
 /// Returns an Rpc between rank processes over LibTorch's TensorPipe agent, without
