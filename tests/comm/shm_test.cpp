@@ -28,12 +28,6 @@ namespace tandem::shm_test {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// Returns numbers whose sums depend on the order.
-at::Tensor wild_numbers(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
-  const auto index = at::arange(count, at::kDouble);
-  return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(dtype);
-}
-
 at::Tensor in_buffer(Communicator& comm, const at::Tensor& values) {
   auto buffer = comm.make_buffer(values.numel(), values.scalar_type());
   buffer.copy_(values);
