@@ -1,8 +1,5 @@
 #include "tandem/comm/backends/thread.h"
 
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
-
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -11,25 +8,12 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/backend.h"
 #include "tandem/comm/backends/thread_group.h"
+#include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/rpc/thread_rpc.h"
 
 namespace tandem {
 
 namespace {
-
-void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      total.add_(next);
-      break;
-    case ReduceOp::min:
-      at::minimum_out(total, total, next);
-      break;
-    case ReduceOp::max:
-      at::maximum_out(total, total, next);
-      break;
-  }
-}
 
 at::Tensor nth_of(const at::Tensor& whole, size_t index, size_t count) {
   const auto part = whole.numel() / static_cast<int64_t>(count);
