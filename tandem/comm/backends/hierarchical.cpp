@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
@@ -147,9 +148,9 @@ class Reductions {
   }
 
   void wait(const Reduction& reduction, std::chrono::milliseconds timeout) {
-    const auto deadline = Clock::now() + timeout;
+    const Deadline deadline(timeout);
     while (!test(reduction)) {
-      if (timeout.count() > 0 && Clock::now() > deadline) {
+      if (timeout.count() > 0 && deadline.passed()) {
         throw std::runtime_error("timed out waiting for other ranks");
       }
       wait_for_front(timeout);
@@ -166,10 +167,10 @@ class Reductions {
   // start a reduction almost simultaneously.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
-    const auto deadline = Clock::now() + kPatience;
+    const Deadline deadline(kPatience);
     progress();
     while (reduction.level() == Reduction::on_host && error_ == nullptr &&
-           Clock::now() < deadline) {
+           !deadline.passed()) {
       std::this_thread::yield();
       progress();
     }
@@ -224,8 +225,8 @@ class WorldWork : public Work {
     return work_->test();
   }
   void wait(std::chrono::milliseconds timeout) override {
-    const auto deadline = Clock::now() + timeout;
-    while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
+    const Deadline deadline(timeout);
+    while (!test() && (timeout.count() == 0 || !deadline.passed())) {
       std::this_thread::sleep_for(kNap);
     }
     // The operation has ended or timed out, so wait() below returns or throws

@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/backend.h"
 #include "tandem/comm/backends/mpi_group.h"
@@ -18,7 +19,6 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Yields the core. After many polls, sleeps, because another rank probably needs the
@@ -72,9 +72,9 @@ class MpiWork : public Work {
 
   void wait(milliseconds timeout) override {
     const auto limit = timeout.count() > 0 ? timeout : group_timeout_;
-    const auto deadline = Clock::now() + limit;
+    const Deadline deadline(limit);
     for (int64_t round = 0; !test(); ++round) {
-      if (Clock::now() > deadline) {
+      if (deadline.passed()) {
         throw std::runtime_error(
             "no answer within " + std::to_string(limit.count()) + " ms");
       }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/output.h"
 #include "tandem/base/store/address_filter.h"
@@ -180,10 +181,10 @@ class TensorPipeRpc : public Rpc {
   }
 
   RpcRequest next() override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    const Deadline deadline(timeout_);
     RpcRequest request;
     while (!queue_->pop(request, std::min(kBetweenLooks, timeout_))) {
-      if (std::chrono::steady_clock::now() >= deadline) {
+      if (deadline.passed()) {
         throw CommError(
             "a request of another rank",
             "none within " + std::to_string(timeout_.count()) + " ms");
