@@ -59,6 +59,15 @@ TEST_P(CommContract, TensorsThatAreNotContiguousAreRejected) {
   EXPECT_THAT(messages, Each(testing::IsEmpty()));
 }
 
+TEST_P(CommContract, TensorsOnOtherDevicesAreRejected) {
+  const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
+    const auto elsewhere = at::empty({12}, at::TensorOptions(at::kMeta));
+    return error_of<ConfigError>([&] { comm.all_reduce(elsewhere)->wait(); });
+  });
+  EXPECT_THAT(
+      messages, Each(HasSubstr("all_reduce got a tensor on meta, but backend")));
+}
+
 TEST_P(CommContract, InvalidRootsPeersAndSizesAreRejected) {
   for (const int size : {1, 3}) {
     const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
