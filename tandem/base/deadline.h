@@ -26,9 +26,6 @@ class Deadline {
   bool passed() const {
     return Clock::now() >= end_;
   }
-  Clock::time_point end() const {
-    return end_;
-  }
 
  private:
   Milliseconds time_;

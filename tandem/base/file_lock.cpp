@@ -51,19 +51,18 @@ FileLock::FileLock(const std::string& path, const Deadline& deadline) : path_(pa
 }
 
 FileLock::Result FileLock::try_lock() {
-  const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0) {
+  Descriptor file(open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!file) {
     return Result::no_file;
   }
-  const int reason = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  if (reason == 0 && is_still_at(fd, path_)) {
-    fd_ = fd;
+  const int reason = flock(file.fd(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (reason == 0 && is_still_at(file.fd(), path_)) {
     const auto name = fmt::format("process {} on host {}", getpid(), host_name());
-    [[maybe_unused]] const int cut = ftruncate(fd, 0);
-    [[maybe_unused]] const auto written = write(fd, name.data(), name.size());
+    [[maybe_unused]] const int cut = ftruncate(file.fd(), 0);
+    [[maybe_unused]] const auto written = write(file.fd(), name.data(), name.size());
+    file_ = std::move(file);
     return Result::locked;
   }
-  close(fd);
   // If `reason` is 0, the previous holder has removed the file since open().
   if (reason == 0 || reason == EWOULDBLOCK || reason == EINTR) {
     return Result::taken;
@@ -74,10 +73,9 @@ FileLock::Result FileLock::try_lock() {
 }
 
 FileLock::~FileLock() {
-  if (fd_ >= 0) {
+  if (file_) {
     // Removes the file before unlocking it, so that a waiting process sees the removal.
     unlink(path_.c_str());
-    close(fd_);
   }
 }
 

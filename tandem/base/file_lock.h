@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tandem/base/deadline.h"
+#include "tandem/base/descriptor.h"
 
 namespace tandem {
 
@@ -47,7 +48,7 @@ class FileLock {
 
  private:
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include <random>
 #include <utility>
 
+#include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 
@@ -49,13 +50,14 @@ std::string advice(int reason) {
 
 // Opens a new file next to `path`. mkostemp() is not used, because its files have mode
 // 0600; open() applies the user's umask.
-std::pair<std::string, int> open_temporary(const std::string& path) {
+std::pair<std::string, Descriptor> open_temporary(const std::string& path) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
     std::string temporary = path + kTemporary + std::to_string(random());
-    const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0) {
-      return {std::move(temporary), fd};
+    Descriptor file(
+        open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file) {
+      return {std::move(temporary), std::move(file)};
     }
     if (errno != EEXIST) {
       break;
@@ -76,17 +78,11 @@ bool is_stream(const std::string& path) {
 }
 
 void write_stream(const std::string& path, const std::function<void(int fd)>& write) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const Descriptor stream(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!stream) {
     fail_on_file("write", path);
   }
-  try {
-    write(fd);
-  } catch (...) {
-    close(fd);
-    throw;
-  }
-  close(fd);
+  write(stream.fd());
 }
 
 }  // namespace
@@ -103,21 +99,18 @@ void fail_on_file(const std::string& what, const std::string& path) {
 }
 
 std::string read_file(const std::string& path, size_t most_bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
     fail_on_file("read", path);
   }
   std::string content;
   char buffer[1 << 16];
   ssize_t got = 0;
   do {
-    got = read(fd, buffer, sizeof(buffer));
+    got = read(file.fd(), buffer, sizeof(buffer));
     content.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
   } while (content.size() <= most_bytes && (got > 0 || (got < 0 && errno == EINTR)));
-  const int reason = errno;
-  close(fd);
   if (got < 0) {
-    errno = reason;
     fail_on_file("read", path);
   }
   if (content.size() > most_bytes) {
@@ -146,18 +139,16 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
     write_stream(path, write);
     return;
   }
-  const auto [temporary, fd] = open_temporary(path);
+  const auto [temporary, file] = open_temporary(path);
   try {
-    write(fd);
-    if (fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
+    write(file.fd());
+    if (fsync(file.fd()) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
       fail_on_file("write", path);
     }
   } catch (...) {
-    close(fd);
     unlink(temporary.c_str());
     throw;
   }
-  close(fd);
   sync_directory(parent_of(path));
 }
 
@@ -177,19 +168,14 @@ void remove_unfinished(const std::string& path) {
 }
 
 void sync_directory(const std::string& path) {
-  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const Descriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A directory can be writable but not readable.
-  if (directory < 0 && errno == EACCES) {
+  if (!directory && errno == EACCES) {
     return;
   }
-  if (directory < 0) {
-    fail_on_file("flush", path);
-  }
-  const int reason = fsync(directory) == 0 ? 0 : errno;
-  close(directory);
   // Not every file system can flush a directory.
-  if (reason != 0 && reason != EINVAL && reason != ENOTSUP) {
-    errno = reason;
+  if (!directory ||
+      (fsync(directory.fd()) != 0 && errno != EINVAL && errno != ENOTSUP)) {
     fail_on_file("flush", path);
   }
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 
@@ -34,15 +35,6 @@ size_t size_of_file(int fd, const std::string& path) {
   return static_cast<size_t>(status.st_size);
 }
 
-Bytes map_regular_file(int fd, const std::string& path) {
-  const size_t size = size_of_file(fd, path);
-  Bytes bytes = map_descriptor(fd, size);
-  if (bytes.size() != size) {
-    fail_on_file("map", path);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Bytes map_descriptor(int fd, size_t size) {
@@ -59,18 +51,16 @@ Bytes map_descriptor(int fd, size_t size) {
 
 Bytes map_file(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe waits for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) {
     fail_on_file("read", path);
   }
-  try {
-    Bytes bytes = map_regular_file(fd, path);
-    close(fd);
-    return bytes;
-  } catch (...) {
-    close(fd);
-    throw;
+  const size_t size = size_of_file(file.fd(), path);
+  Bytes bytes = map_descriptor(file.fd(), size);
+  if (bytes.size() != size) {
+    fail_on_file("map", path);
   }
+  return bytes;
 }
 
 void read_ahead(const uint8_t* data, size_t size) {

@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
-
-#include "tandem/base/error.h"
 
 namespace tandem {
 
@@ -19,15 +17,15 @@ constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 constexpr const char* kOwnGroups = "/proc/self/cgroup";
 constexpr const char* kGroupsRoot = "/sys/fs/cgroup";
 
-// Returns the number in a line "name: number kB" of a file in /proc, in bytes.
-int64_t kilobytes_in(const std::string& path, const std::string& name) {
+// Returns the number after the word `name` in a file, nullopt if there is none.
+std::optional<int64_t> number_after(const std::string& name, const std::string& path) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
     if (int64_t number = 0; word == name && file >> number) {
-      return number * 1024;
+      return number;
     }
   }
-  return kUnlimited;
+  return std::nullopt;
 }
 
 // Returns the number in a file, or kUnlimited if the file contains "max" or is missing.
@@ -45,12 +43,8 @@ int64_t left_of_group(const std::string& group) {
   if (most == kUnlimited || used == kUnlimited) {
     return kUnlimited;
   }
-  std::ifstream file(group + "/memory.stat");
-  int64_t cached = 0;
-  for (std::string name; file >> name && name != "inactive_file";) {
-  }
-  file >> cached;
-  return most - used + cached;
+  return most - used +
+         number_after("inactive_file", group + "/memory.stat").value_or(0);
 }
 
 int64_t left_of_groups(const std::string& groups, const std::string& root) {
@@ -76,27 +70,16 @@ int64_t left_of_address_space() {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return kUnlimited;
   }
-  const int64_t used = kilobytes_in("/proc/self/status", "VmSize:");
-  return used == kUnlimited ? kUnlimited : static_cast<int64_t>(limit.rlim_cur) - used;
-}
-
-// Returns the number in a line "name number" of a file, -1 if there is no such line.
-int64_t count_in(const std::string& path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name + " ", 0) == 0) {
-      return std::atoll(line.c_str() + name.size());
-    }
-  }
-  return -1;
+  const auto used_kb = number_after("VmSize:", "/proc/self/status");
+  return used_kb ? static_cast<int64_t>(limit.rlim_cur) - 1024 * *used_kb : kUnlimited;
 }
 
 // Returns the number of kills in a group. In a container, the group's folder may be
 // hidden. The root folder then has the counts of the group.
 int64_t kills_in(const std::string& mount, const std::string& group, const char* file) {
   for (const auto& folder : {mount + group, mount}) {
-    if (const int64_t count = count_in(folder + "/" + file, "oom_kill"); count >= 0) {
-      return count;
+    if (const auto count = number_after("oom_kill", folder + "/" + file)) {
+      return *count;
     }
   }
   return 0;
@@ -131,9 +114,10 @@ int64_t num_memory_kills() {
 }
 
 int64_t free_memory(const std::string& groups, const std::string& root) {
+  const auto available_kb = number_after("MemAvailable:", "/proc/meminfo");
   return std::max<int64_t>(
       0, std::min(
-             {kilobytes_in("/proc/meminfo", "MemAvailable:"),
+             {available_kb ? 1024 * *available_kb : kUnlimited,
               left_of_groups(groups, root), left_of_address_space()}));
 }
 

@@ -14,6 +14,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 
 namespace tandem {
 
@@ -27,14 +28,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 // Also checks pending signals, because a caller may block signals to handle them later.
 bool is_told_to_stop() {
-  sigset_t waiting;
-  sigemptyset(&waiting);
-  sigpending(&waiting);
-  bool any = hurried;
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
-    any = any || sigismember(&waiting, number) == 1;
-  }
-  return any;
+  return hurried || pending_stop_signal() != 0;
 }
 
 bool has_room(int fd, int wait_ms) {
@@ -75,16 +69,9 @@ Outlet::Outlet(int fd) : fd_(fd) {
   if (S_ISSOCK(info.st_mode)) {
     method_ = Method::send;
   } else if (S_ISFIFO(info.st_mode) || isatty(fd) == 1) {
-    const int again = open_again(fd);
-    owned_ = again >= 0;
-    fd_ = owned_ ? again : fd;
-    method_ = owned_ ? Method::plain : Method::pieces;
-  }
-}
-
-Outlet::~Outlet() {
-  if (owned_) {
-    close(fd_);
+    own_ = Descriptor(open_again(fd));
+    fd_ = own_ ? own_.fd() : fd;
+    method_ = own_ ? Method::plain : Method::pieces;
   }
 }
 

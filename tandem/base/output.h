@@ -8,6 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "tandem/base/descriptor.h"
+
 namespace tandem {
 
 /// Blocks SIGPIPE while the object exists, in this thread and in threads that this
@@ -53,9 +55,6 @@ class Outlet {
  public:
   /// `fd` belongs to the caller and must outlive the object.
   explicit Outlet(int fd);
-  ~Outlet();
-  Outlet(const Outlet&) = delete;
-  Outlet& operator=(const Outlet&) = delete;
 
   /// Writes up to `size` bytes without waiting. Returns the number of bytes written, or
   /// -1 with errno, which is EAGAIN if there is no room. The caller must block SIGPIPE
@@ -71,7 +70,8 @@ class Outlet {
   enum class Method { plain, send, pieces };
 
   int fd_;
-  bool owned_ = false;
+  // Descriptor of the pipe or terminal that was opened again, if any; equal to fd_.
+  Descriptor own_;
   Method method_ = Method::plain;
 };
 

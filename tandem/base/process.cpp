@@ -192,8 +192,8 @@ Process::Process(const ProcessOptions& options) {
   if (options.pipe_output) {
     close(output.write_end);
     close(error.write_end);
-    output_fd_ = output.read_end;
-    error_fd_ = error.read_end;
+    output_ = Descriptor(output.read_end);
+    error_ = Descriptor(error.read_end);
   }
   if (const int reason = exec_failure(failure); reason != 0) {
     end();
@@ -202,7 +202,7 @@ Process::Process(const ProcessOptions& options) {
 }
 
 Process::Process(pid_t pid, int output_fd, int error_fd)
-    : pid_(pid), output_fd_(output_fd), error_fd_(error_fd) {}
+    : pid_(pid), output_(output_fd), error_(error_fd) {}
 
 Process::~Process() {
   end();
@@ -213,22 +213,13 @@ void Process::end() {
     signal(SIGKILL);
     wait();
   }
-  for (const int fd : {output_fd_, error_fd_}) {
-    if (fd >= 0) {
-      close(fd);
-    }
-  }
 }
 
 Process::Process(Process&& other) noexcept
-    : pid_(other.pid_),
-      output_fd_(other.output_fd_),
-      error_fd_(other.error_fd_),
-      status_(other.status_) {
-  other.pid_ = -1;
-  other.output_fd_ = -1;
-  other.error_fd_ = -1;
-}
+    : pid_(std::exchange(other.pid_, -1)),
+      output_(std::move(other.output_)),
+      error_(std::move(other.error_)),
+      status_(other.status_) {}
 
 std::optional<ExitStatus> Process::poll() {
   int raw = 0;

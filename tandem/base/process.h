@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/descriptor.h"
+
 namespace tandem {
 
 /// Environment variables as (name, value) pairs.
@@ -69,11 +71,11 @@ class Process {
   /// Returns the read end of the pipe for standard output, which is owned by this
   /// object and non-blocking; -1 without pipe_output.
   int output_fd() const {
-    return output_fd_;
+    return output_.fd();
   }
   /// Returns the read end of the pipe for standard error, like output_fd().
   int error_fd() const {
-    return error_fd_;
+    return error_.fd();
   }
 
   /// Reaps the process if it has ended, and returns its status. Never blocks.
@@ -84,11 +86,12 @@ class Process {
   void signal(int number);
 
  private:
+  // Kills and reaps the process if it still runs.
   void end();
 
   pid_t pid_ = -1;
-  int output_fd_ = -1;
-  int error_fd_ = -1;
+  Descriptor output_;
+  Descriptor error_;
   std::optional<ExitStatus> status_;
 };
 

@@ -12,24 +12,20 @@ namespace tandem {
 
 RecordFile::RecordFile(std::string path, int flags)
     : path_(std::move(path)),
-      fd_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666)) {
-  if (fd_ < 0) {
+      file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666)) {
+  if (!file_) {
     fail_on_file("write", path_);
   }
 }
 
-RecordFile::~RecordFile() {
-  close(fd_);
-}
-
 void RecordFile::append(const std::string& record) {
-  const off_t before = lseek(fd_, 0, SEEK_END);
+  const off_t before = lseek(file_.fd(), 0, SEEK_END);
   try {
-    write_all(fd_, record.data(), record.size(), path_);
+    write_all(file_.fd(), record.data(), record.size(), path_);
   } catch (const DataError&) {
     // If the disk is full, a part of the record may be written. Readers expect whole
     // records.
-    [[maybe_unused]] const int cut = ftruncate(fd_, before);
+    [[maybe_unused]] const int cut = ftruncate(file_.fd(), before);
     throw;
   }
 }

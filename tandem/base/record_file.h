@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "tandem/base/descriptor.h"
+
 namespace tandem {
 
 /// A file to which records, such as lines, are appended. Not thread-safe.
@@ -10,9 +12,6 @@ class RecordFile {
   /// Opens the file `path`, or creates it if it is missing. `flags` are additional
   /// flags of open(), such as O_TRUNC. Throws DataError on failure.
   RecordFile(std::string path, int flags);
-  ~RecordFile();
-  RecordFile(const RecordFile&) = delete;
-  RecordFile& operator=(const RecordFile&) = delete;
 
   /// Appends a record. Throws DataError on failure; the file then ends with the last
   /// record that was written completely.
@@ -20,7 +19,7 @@ class RecordFile {
 
  private:
   std::string path_;
-  int fd_;
+  Descriptor file_;
 };
 
 }  // namespace tandem

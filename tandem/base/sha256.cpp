@@ -1,5 +1,6 @@
 #include "tandem/base/sha256.h"
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <fstream>
@@ -9,33 +10,19 @@
 
 namespace tandem {
 
-struct Sha256::State {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-};
-
-Sha256::Sha256() : state_(std::make_unique<State>()) {
-  EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr);
-}
-
-Sha256::~Sha256() {
-  EVP_MD_CTX_free(state_->context);
+Sha256::Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+  EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
 }
 
 void Sha256::update(const void* data, size_t size) {
-  EVP_DigestUpdate(state_->context, data, size);
+  EVP_DigestUpdate(context_.get(), data, size);
 }
 
 std::string Sha256::hex_digest() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  EVP_DigestFinal_ex(state_->context, digest, &size);
-  const char* digits = "0123456789abcdef";
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex.push_back(digits[digest[i] >> 4]);
-    hex.push_back(digits[digest[i] & 15]);
-  }
-  return hex;
+  EVP_DigestFinal_ex(context_.get(), digest, &size);
+  return fmt::format("{:02x}", fmt::join(digest, digest + size, ""));
 }
 
 std::string sha256_hex(const void* data, size_t size) {

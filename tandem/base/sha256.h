@@ -4,13 +4,15 @@
 #include <memory>
 #include <string>
 
+// OpenSSL's EVP_MD_CTX.
+struct evp_md_ctx_st;
+
 namespace tandem {
 
 /// Computes the SHA-256 of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
 
   /// Adds `size` bytes to the data to hash.
   void update(const void* data, size_t size);
@@ -19,8 +21,7 @@ class Sha256 {
   std::string hex_digest();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 /// Returns the SHA-256 of bytes in memory, as 64 hex digits.

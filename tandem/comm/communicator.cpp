@@ -34,15 +34,6 @@ class FinishedWork : public Work {
   }
 };
 
-void check_tensor(const std::string& operation, const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_contiguous()) {
-    throw ConfigError(
-        "[comm] " + operation +
-        " got a tensor that is not contiguous; call .contiguous() and copy the result "
-        "back");
-  }
-}
-
 void check_numel(
     const std::string& operation, const at::Tensor& whole, const at::Tensor& part,
     int size) {
@@ -182,6 +173,21 @@ CommError Communicator::named_error(
   return CommError(
       name.text(), inner != nullptr ? inner->cause() : first_line(error),
       peer >= 0 ? std::optional<int>(peer) : std::nullopt);
+}
+
+void Communicator::check_tensor(const char* operation, const at::Tensor& tensor) const {
+  if (!tensor.defined() || !tensor.is_contiguous()) {
+    throw ConfigError(
+        "[comm] " + std::string(operation) +
+        " got a tensor that is not contiguous; call .contiguous() and copy the result "
+        "back");
+  }
+  if (!takes(tensor.device())) {
+    throw ConfigError(
+        "[comm] " + std::string(operation) + " got a tensor on " +
+        tensor.device().str() + ", but backend " + backend_ + " needs tensors on " +
+        device().str() + "; copy the tensor");
+  }
 }
 
 void Communicator::check_root(const char* operation, int root) const {
@@ -367,15 +373,18 @@ at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
   return at::zeros({numel}, dtype);
 }
 
-Communicator::SplitRank Communicator::rank_in_split(int color) {
-  const auto all = stack(at::full({1}, color, at::kInt), "split");
-  SplitRank place{0, 0};
+Communicator::Part Communicator::find_part(int color) {
+  const auto colors = stack(at::full({1}, color, at::kInt), "split");
+  Part part;
   for (int other = 0; other < size_; ++other) {
-    const bool same = all.data_ptr<int>()[other] == color;
-    place.rank += same && other < rank_ ? 1 : 0;
-    place.size += same ? 1 : 0;
+    if (other == rank_) {
+      part.rank = part.size();
+    }
+    if (colors.data_ptr<int>()[other] == color) {
+      part.ranks.push_back(other);
+    }
   }
-  return place;
+  return part;
 }
 
 namespace {

@@ -16,6 +16,9 @@ namespace tandem {
 class RpcBackend;
 class Trace;
 
+/// Default timeout of an operation.
+constexpr std::chrono::milliseconds kDefaultCommTimeout{300'000};
+
 /// Operation that combines corresponding elements of all ranks' tensors.
 enum class ReduceOp { sum, min, max };
 
@@ -87,7 +90,7 @@ struct CommStats {
 /// Only one thread may call at a time. `label` names an operation in errors.
 ///
 /// Operations throw CommError if they fail. They throw ConfigError for a tensor that is
-/// not contiguous, or an invalid root, peer or size.
+/// not contiguous or on another device (takes()), or an invalid root, peer or size.
 class Communicator {
  public:
   /// Constructor for backends. `backend` is the backend's name.
@@ -235,13 +238,17 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color) = 0;
 
-  // This rank's number among the ranks with an equal color, and the number of these
-  // ranks. rank_in_split() is collective.
-  struct SplitRank {
+  // The ranks that form a new group, in order, and this rank's number among them.
+  struct Part {
+    std::vector<int> ranks;
     int rank = 0;
-    int size = 1;
+
+    int size() const {
+      return static_cast<int>(ranks.size());
+    }
   };
-  SplitRank rank_in_split(int color);
+  // Returns the ranks with an equal `color`. Collective.
+  Part find_part(int color);
 
   // Adds time for which a backend blocked the caller outside of wait().
   void add_waited(std::chrono::duration<double> time) {
@@ -263,6 +270,7 @@ class Communicator {
   [[nodiscard]] WorkPtr launch(
       const char* operation, const std::string& label, const at::Tensor& payload,
       Start&& start);
+  void check_tensor(const char* operation, const at::Tensor& tensor) const;
   void check_root(const char* operation, int root) const;
   void check_peer(const char* operation, int peer) const;
 

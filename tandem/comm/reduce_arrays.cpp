@@ -141,14 +141,7 @@ void reduce_by_tensors(
   };
   auto total = tensor_at(from[0]).clone();
   for (size_t i = 1; i < from.size(); ++i) {
-    const auto next = tensor_at(from[i]);
-    if (op == ReduceOp::sum) {
-      total.add_(next);
-    } else if (op == ReduceOp::min) {
-      at::minimum_out(total, total, next);
-    } else {
-      at::maximum_out(total, total, next);
-    }
+    reduce_into(total, tensor_at(from[i]), op);
   }
   for (char* memory : to) {
     tensor_at(memory).copy_(total);
@@ -156,6 +149,20 @@ void reduce_by_tensors(
 }
 
 }  // namespace
+
+void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      total.add_(next);
+      break;
+    case ReduceOp::min:
+      at::minimum_out(total, total, next);
+      break;
+    case ReduceOp::max:
+      at::maximum_out(total, total, next);
+      break;
+  }
+}
 
 void reduce_arrays(
     ReduceOp op, at::ScalarType dtype, c10::ArrayRef<char*> to,

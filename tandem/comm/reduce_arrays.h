@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// Replaces the elements of `total` by their reduction with those of `next`.
+void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op);
+
 /// Reduces the arrays in `from`, of `count` elements each, and writes the result to
 /// each array in `to`. For a sum, to[j][i] = from[0][i] + from[1][i] + from[2][i] and
 /// so on. Elements are reduced in the order of `from`, and each sum is rounded to the

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tandem/base/process.h"
@@ -24,18 +23,12 @@ TEST(ReadFile, ReturnsEveryByte) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(i * 31);
   }
-  replace_file(directory / "x", bytes);
-  EXPECT_TRUE(read_file(directory / "x") == bytes);
-}
-
-TEST(ReadFile, ReadsAnEmptyFile) {
-  const Scratch directory;
-  replace_file(directory / "x", "");
-  EXPECT_EQ(read_file(directory / "x"), "");
+  for (const auto& content : {bytes, std::string()}) {
+    replace_file(directory / "x", content);
+    EXPECT_TRUE(read_file(directory / "x") == content);
+  }
   EXPECT_EQ(read_file("/dev/null"), "");
-}
-
-TEST(ReadFile, ReadsAFileOfUnknownSize) {
+  // The kernel reports a size of 0 for files in /proc.
   EXPECT_THAT(read_file("/proc/self/status"), HasSubstr("VmSize"));
 }
 
@@ -171,11 +164,10 @@ TEST(ReplaceFile, LeaksNoDescriptors) {
 TEST(RemoveUnfinished, RemovesOnlyFilesOfAKilledWriter) {
   const Scratch directory;
   const auto path = directory / "x";
-  const pid_t killed = fork();
-  if (killed == 0) {
+  code_of_child([&] {
     replace_file(path, [](int) { _exit(0); });
-  }
-  EXPECT_EQ(waitpid(killed, nullptr, 0), killed);
+    return 1;
+  });
   ASSERT_EQ(list_directory(directory.path()).size(), 1u);
   const std::vector<std::string> others = {"x", "x.1", "x.tmp", "xy.tmp-1"};
   for (const auto& name : others) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/base/test_tools.h"
@@ -17,18 +16,15 @@ TEST(FreeMemory, IsPartOfTheMachinesMemory) {
 
 // A limit that leaves nothing, and a limit that leaves at most its size.
 TEST(FreeMemory, IsBoundedByTheAddressSpaceLimit) {
-  const pid_t child = fork();
-  if (child == 0) {
+  const int code = code_of_child([] {
     rlimit limit{int64_t{1} << 50, RLIM_INFINITY};
     setrlimit(RLIMIT_AS, &limit);
     const bool before = free_memory() > 0;
     limit.rlim_cur = 1;
     setrlimit(RLIMIT_AS, &limit);
-    _exit(before && free_memory() == 0 ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+    return before && free_memory() == 0 ? 0 : 1;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 // Files as the kernel writes them; the file of /proc names the groups.

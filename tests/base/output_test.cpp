@@ -53,19 +53,15 @@ TEST(Outlet, NeverBlocksOnASocket) {
 // Like a pipe of another user.
 TEST(Outlet, NeverBlocksOnAPipeThatItCannotReopen) {
   const StalledPipe pipe;
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
+  const int code = code_of_child([&] {
     // Root may open a file of any mode.
     const bool closed =
         fchmod(pipe.write_end(), 0) == 0 && (geteuid() != 0 || setuid(65534) == 0);
     Outlet outlet(pipe.write_end());
     const bool is_own = outlet.fd() == pipe.write_end();
-    _exit(closed && is_own && fill(outlet) >= 60'000u ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+    return closed && is_own && fill(outlet) >= 60'000u ? 0 : 1;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST(Outlet, AppendsAtTheFilesPosition) {
@@ -78,23 +74,19 @@ TEST(Outlet, AppendsAtTheFilesPosition) {
   EXPECT_EQ(read_file(dir / "out"), "one two three");
 }
 
-// Runs `body` in a process whose standard streams are not read. Returns the exit code.
-int code_of_stalled(const std::function<int()>& body) {
+// Returns the code of a process that prints to a stalled pipe after `stop`.
+int code_of_stalled(const std::function<void()>& stop) {
   const StalledPipe pipe;
-  // The child would also write the rest of a stream's buffer.
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
+  return code_of_child([&] {
     dup2(pipe.write_end(), STDOUT_FILENO);
     dup2(pipe.write_end(), STDERR_FILENO);
     Outlet outlet(STDOUT_FILENO);
     fill(outlet);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+    stop();
+    const int lost = print_now(stdout, "lost\n");
+    log_error("lost");
+    return lost;
+  });
 }
 
 TEST(StalledReader, DoesNotDelayAProcessThatIsToStop) {
@@ -102,9 +94,6 @@ TEST(StalledReader, DoesNotDelayAProcessThatIsToStop) {
       code_of_stalled([] {
         catch_signals();
         kill(getpid(), SIGTERM);
-        const int lost = print_now(stdout, "lost\n");
-        log_error("lost");
-        return lost;
       }),
       ETIMEDOUT);
 }
@@ -114,13 +103,11 @@ TEST(StalledReader, DoesNotDelayAProcessThatGetsAStopSignal) {
       code_of_stalled([] {
         catch_signals();
         const pid_t self = getpid();
-        const pid_t child = fork();
-        if (child == 0) {
+        if (fork() == 0) {
           usleep(100'000);
           kill(self, SIGTERM);
           _exit(0);
         }
-        return print_now(stdout, "lost\n");
       }),
       ETIMEDOUT);
 }
@@ -133,7 +120,6 @@ TEST(StalledReader, DoesNotDelayAProcessWithAPendingStopSignal) {
         sigaddset(&set, SIGTERM);
         sigprocmask(SIG_BLOCK, &set, nullptr);
         raise(SIGTERM);
-        return print_now(stdout, "lost\n");
       }),
       ETIMEDOUT);
 }

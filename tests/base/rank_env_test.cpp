@@ -74,10 +74,15 @@ TEST(RankEnv, IsEmptyWithoutALauncher) {
   EXPECT_EQ(read({{"MASTER_ADDR", "node-a"}, {"PATH", "/bin"}}), std::nullopt);
 }
 
-TEST(RankEnv, ReadsTorchrunsVariables) {
+TEST(RankEnv, ReadsTheVariablesOfEachLauncher) {
+  EXPECT_EQ(place_of(*read(kTorchrun)), Place("env", 5, 8, 1, 4, 2));
+  EXPECT_EQ(place_of(*read(kOpenMpi)), Place("openmpi", 3, 6, 1, 2, 0));
+  EXPECT_EQ(place_of(*read(kSlurm)), Place("slurm", 7, 10, 1, 2, 3));
+  EXPECT_EQ(place_of(*read(kPmi)), Place("pmi", 2, 4, 1, 3, 0));
+}
+
+TEST(RankEnv, ReadsTheAddressOfRank0) {
   const auto env = read(kTorchrun);
-  ASSERT_TRUE(env);
-  EXPECT_EQ(place_of(*env), Place("env", 5, 8, 1, 4, 2));
   EXPECT_EQ(env->master_addr, "node-a");
   EXPECT_EQ(env->master_port, 4567);
   EXPECT_EQ(env->store, "");
@@ -99,20 +104,8 @@ TEST(RankEnv, DetectsTorchrunsAgentStore) {
       read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))->agent_store);
 }
 
-TEST(RankEnv, ReadsOpenMpisVariables) {
-  const auto env = read(kOpenMpi);
-  ASSERT_TRUE(env);
-  EXPECT_EQ(place_of(*env), Place("openmpi", 3, 6, 1, 2, 0));
-}
-
 TEST(RankEnv, IgnoresOpenMpisRankOnTheNode) {
   EXPECT_EQ(read(with(kOpenMpi, {{"OMPI_COMM_WORLD_NODE_RANK", "1"}}))->node_rank, 0);
-}
-
-TEST(RankEnv, ReadsSlurmsVariables) {
-  const auto env = read(kSlurm);
-  ASSERT_TRUE(env);
-  EXPECT_EQ(place_of(*env), Place("slurm", 7, 10, 1, 2, 3));
 }
 
 TEST(RankEnv, SlurmsRanksOnOneNodeAreOnOneHost) {
@@ -213,12 +206,6 @@ TEST(RankEnv, AnInteractiveShellOfSrunIsNotARank) {
   const Environment shell = {{"SLURM_PTY_PORT", "40000"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "1"}})), std::nullopt);
   EXPECT_TRUE(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "2"}})));
-}
-
-TEST(RankEnv, ReadsPmisVariables) {
-  const auto env = read(kPmi);
-  ASSERT_TRUE(env);
-  EXPECT_EQ(place_of(*env), Place("pmi", 2, 4, 1, 3, 0));
 }
 
 TEST(RankEnv, PrefersEnvThenOpenMpiThenSlurmThenPmi) {

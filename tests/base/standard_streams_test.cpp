@@ -3,30 +3,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <functional>
 
 #include "tandem/base/log.h"
 #include "tests/base/test_tools.h"
 
 namespace tandem::standard_streams_test {
-
-// Runs `body` in a child process. Returns the exit code that `body` returns, or 1000 +
-// N for signal N.
-int code_of(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 // Returns the write end of a pipe without a reader.
 int broken_pipe() {
@@ -47,7 +33,7 @@ class ClosedDescriptors : public testing::TestWithParam<int> {};
 
 TEST_P(ClosedDescriptors, AreReservedSoThatNoFileGetsThem) {
   const int closed = GetParam();
-  const int code = code_of([=] {
+  const int code = code_of_child([=] {
     // Every open stream is this pipe, whatever the test inherited.
     for (const int fd : {0, 1, 2}) {
       dup2(broken_pipe(), fd);
@@ -75,7 +61,7 @@ TEST_P(ClosedDescriptors, AreReservedSoThatNoFileGetsThem) {
 INSTANTIATE_TEST_SUITE_P(InAllCombinations, ClosedDescriptors, testing::Range(0, 8));
 
 TEST(StandardStreams, WritingToAClosedStreamStaysAnError) {
-  const int code = code_of([] {
+  const int code = code_of_child([] {
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
     reserve_standard_streams();
@@ -101,7 +87,7 @@ TEST(StandardStreams, PrintNowReturnsAnErrnoInsteadOfASignal) {
     EXPECT_EQ(print_now(full, std::string(size, 'x')), ENOSPC);
   }
   std::fclose(full);
-  const int code = code_of([] {
+  const int code = code_of_child([] {
     dup2(broken_pipe(), STDOUT_FILENO);
     const int lost = print_now(stdout, "lost\n");
     sigset_t waiting;
@@ -112,7 +98,7 @@ TEST(StandardStreams, PrintNowReturnsAnErrnoInsteadOfASignal) {
 }
 
 TEST(StandardStreams, ALogLineWithoutAReaderDoesNotEndTheProcess) {
-  const int code = code_of([] {
+  const int code = code_of_child([] {
     dup2(broken_pipe(), STDERR_FILENO);
     log_error("lost");
     return std::ferror(stderr) != 0 ? 7 : 8;
@@ -124,9 +110,9 @@ TEST(StandardStreams, IgnoreClosedReadersKeepsTheProcess) {
   const auto write_without_reader = [] {
     return write(broken_pipe(), "x", 1) < 0 ? errno : 0;
   };
-  EXPECT_EQ(code_of(write_without_reader), 1000 + SIGPIPE);
+  EXPECT_EQ(code_of_child(write_without_reader), 1000 + SIGPIPE);
   EXPECT_EQ(
-      code_of([&] {
+      code_of_child([&] {
         ignore_closed_readers();
         return write_without_reader();
       }),

@@ -82,15 +82,6 @@ TEST(StoreClient, FailsSoonAfterTheServerEnds) {
   EXPECT_LT(Clock::now() - start, kLong);
 }
 
-TEST(StoreServer, StopsWhileClientsWait) {
-  auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
-  StoreClient client(server->address(), kLong);
-  auto value =
-      std::async(std::launch::async, [&] { return client.get("never", kLong); });
-  server.reset();
-  EXPECT_THROW(value.get(), CommError);
-}
-
 TEST(StoreServer, RejectsAnAddressInUse) {
   const StoreServer server("tcp:127.0.0.1:0");
   expect_error<ConfigError>(
@@ -133,23 +124,15 @@ TEST(StoreServer, ListensAtAllAddressesWithListenAll) {
   }
 }
 
-TEST(StoreServer, RejectsAddressesOfUnknownForm) {
+TEST(StoreServer, RejectsInvalidAddresses) {
   for (const std::string address :
-       {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {
+       {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1",
+        "tcp:127.0.0.1:x", "tcp:127.0.0.1:65536", "tcp:127.0.0.1:99999",
+        "tcp:127.0.0.1:-1", "tcp:127.0.0.1:"}) {
     expect_error<ConfigError>(
         [&] { const StoreServer server(address); }, {"'" + address + "'"});
     EXPECT_THROW(StoreClient(address, kShort), ConfigError) << address;
   }
-}
-
-TEST(StoreServer, RejectsInvalidPorts) {
-  for (const std::string port : {"x", "65536", "99999", "-1", ""}) {
-    const std::string address = "tcp:127.0.0.1:" + port;
-    expect_error<ConfigError>([&] { const StoreServer server(address); }, {address});
-  }
-}
-
-TEST(StoreServer, RejectsASocketPathThatIsTooLong) {
   expect_error<ConfigError>(
       [&] { const StoreServer server("unix:/tmp/" + std::string(200, 'x')); },
       {"TMPDIR"});

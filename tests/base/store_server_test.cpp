@@ -93,8 +93,7 @@ TEST(StoreServer, SumsWrapAround) {
 
 TEST(StoreClient, RejectsAnswersThatAreNotNumbers) {
   auto listener = listen_at("tcp:127.0.0.1:0");
-  auto impostor = std::async(std::launch::async, [&] {
-    Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
+  auto impostor = serve_one(listener, [](Socket& peer) {
     accept_client(peer, "run 7");
     const std::string answers = frame(kOk + "many");
     peer.send_all(answers.data(), answers.size(), Clock::now() + kLong);
@@ -126,7 +125,7 @@ class ThreadState {
   }
 
  private:
-  Socket file_;  // closes any descriptor
+  Descriptor file_;
 };
 
 // Uses all descriptors that this process may have, while it exists.
@@ -135,7 +134,8 @@ class NoDescriptors {
   NoDescriptors() {
     getrlimit(RLIMIT_NOFILE, &limit_);
     rlimit few = limit_;
-    few.rlim_cur = static_cast<rlim_t>(Socket(open("/dev/null", O_RDONLY)).fd()) + 20;
+    few.rlim_cur =
+        static_cast<rlim_t>(Descriptor(open("/dev/null", O_RDONLY)).fd()) + 20;
     setrlimit(RLIMIT_NOFILE, &few);
     for (int fd = 0; fd >= 0;) {
       fd = open("/dev/null", O_RDONLY);
@@ -152,7 +152,7 @@ class NoDescriptors {
 
  private:
   rlimit limit_{};
-  std::vector<Socket> taken_;
+  std::vector<Descriptor> taken_;
 };
 
 TEST(StoreServer, SleepsWithoutADescriptorForAClient) {

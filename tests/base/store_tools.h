@@ -1,6 +1,9 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
+#include <future>
 #include <string>
 
 #include "tandem/base/store/handshake.h"
@@ -47,6 +50,16 @@ inline Socket connect_trusted(
   EXPECT_TRUE(
       socket.send_all(first_bytes.data(), first_bytes.size(), Clock::now() + kLong));
   return socket;
+}
+
+// Accepts one connection and calls `body` with it, in another thread. Returns the
+// future result of `body`.
+template <typename Body>
+auto serve_one(const Listener& listener, const Body& body) {
+  return std::async(std::launch::async, [fd = listener.socket.fd(), body] {
+    Socket peer(accept(fd, nullptr, nullptr));
+    return body(peer);
+  });
 }
 
 // Performs the store server's part of the handshake with a client.

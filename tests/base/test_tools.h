@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -48,6 +51,22 @@ bool eventually(Condition condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
+}
+
+/// Runs `body` in a forked child process. Returns the exit code that `body` returns, or
+/// 1000 + N if signal N killed the child.
+template <typename Body>
+int code_of_child(const Body& body) {
+  // The child would also write the rest of a stream's buffer.
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 /// Returns whether a process runs. A process that has ended but has not been reaped

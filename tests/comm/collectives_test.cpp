@@ -149,26 +149,18 @@ TEST_P(Collectives, ReduceScatterReturnsSlicesOfTheSum) {
 TEST_P(Collectives, AllGatherReturnsInputsInRankOrder) {
   at_each_size(
       [](Communicator& comm) {
-        auto output = at::full({comm.size(), 1, kCount}, -1.0);
-        comm.all_gather(output, numbers(comm.rank()))->wait();
-        return output;
-      },
-      [](int size, int, const at::Tensor& output) {
-        EXPECT_TRUE(output.view(-1).equal(all_numbers(size)));
-      });
-}
-
-TEST_P(Collectives, AllGatherMayGatherInPlace) {
-  at_each_size(
-      [](Communicator& comm) {
-        auto output = at::full({times_slots(comm.size())}, -1.0);
-        const auto mine = output.narrow(0, comm.rank() * kCount, kCount);
+        const auto separate = at::full({comm.size(), 1, kCount}, -1.0);
+        comm.all_gather(separate, numbers(comm.rank()))->wait();
+        const auto in_place = at::full({times_slots(comm.size())}, -1.0);
+        const auto mine = in_place.narrow(0, comm.rank() * kCount, kCount);
         mine.copy_(numbers(comm.rank()));
-        comm.all_gather(output, mine)->wait();
-        return output;
+        comm.all_gather(in_place, mine)->wait();
+        return std::vector<at::Tensor>{separate, in_place};
       },
-      [](int size, int, const at::Tensor& output) {
-        EXPECT_TRUE(output.equal(all_numbers(size)));
+      [](int size, int, const std::vector<at::Tensor>& outputs) {
+        for (const auto& output : outputs) {
+          EXPECT_TRUE(output.view(-1).equal(all_numbers(size)));
+        }
       });
 }
 

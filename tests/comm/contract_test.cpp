@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 
 namespace tandem::contract_test {
 
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -55,6 +57,15 @@ TEST_P(CommContract, TensorsThatAreNotContiguousAreRejected) {
     return wrong;
   });
   EXPECT_THAT(messages, Each(testing::IsEmpty()));
+}
+
+TEST_P(CommContract, TensorsOnOtherDevicesAreRejected) {
+  const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
+    const auto elsewhere = at::empty({12}, at::TensorOptions(at::kMeta));
+    return error_of<ConfigError>([&] { comm.all_reduce(elsewhere)->wait(); });
+  });
+  EXPECT_THAT(
+      messages, Each(HasSubstr("all_reduce got a tensor on meta, but backend")));
 }
 
 TEST_P(CommContract, InvalidRootsPeersAndSizesAreRejected) {
@@ -247,6 +258,111 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
   });
   EXPECT_THAT(messages[0], HasSubstr("all_reduce #2 (bucket 4)"));
 }
+
+// Gloo and MPI do not check that ranks call the same operation, nor do they name the
+// rank that failed.
+class CheckedRanks : public testing::TestWithParam<const char*> {};
+
+TEST_P(CheckedRanks, DifferentOperationsAreAnErrorOnAllRanks) {
+  using Call = std::function<WorkPtr(Communicator&)>;
+  const auto reduce = [](int64_t count, at::ScalarType dtype, ReduceOp op) {
+    return [=](Communicator& comm) {
+      return comm.all_reduce(at::zeros({count}, dtype), op);
+    };
+  };
+  const auto broadcast = [](int root) {
+    return [=](Communicator& comm) { return comm.broadcast(at::zeros({4}), root); };
+  };
+  const auto sum = ReduceOp::sum;
+  struct Case {
+    Call of_rank_0;
+    Call of_others;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {reduce(4, at::kFloat, sum), broadcast(0), "called broadcast from "},
+      {broadcast(0), broadcast(1), "1 of 4 Float"},
+      {reduce(4, at::kFloat, sum), reduce(5, at::kFloat, sum),
+       "called all_reduce sum of 5 Float"},
+      {reduce(4, at::kFloat, sum), reduce(40'000, at::kFloat, sum),
+       "called all_reduce sum of 40000 Float"},
+      {reduce(4, at::kFloat, sum), reduce(4, at::kDouble, sum),
+       "called all_reduce sum of 4 Double"},
+      {reduce(4, at::kFloat, sum), reduce(4, at::kFloat, ReduceOp::max),
+       "called all_reduce max of 4 Float"}};
+  for (const auto& one : cases) {
+    const auto messages = on_each_rank(GetParam(), 3, [&](Communicator& comm) {
+      const auto& call = comm.rank() == 0 ? one.of_rank_0 : one.of_others;
+      return error_of<CommError>([&] { call(comm)->wait(); });
+    });
+    EXPECT_THAT(
+        messages, Each(AllOf(HasSubstr("rank 0 called "), HasSubstr(one.message))));
+  }
+}
+
+TEST_P(CheckedRanks, AMessageOfAnotherSizeIsAnError) {
+  const bool sender_waits = GetParam() == std::string("thread");
+  const auto messages = on_each_rank(GetParam(), 2, [&](Communicator& comm) {
+    const auto tensor = at::zeros({4 + comm.rank()});
+    return error_of<CommError>([&] {
+      (comm.rank() == 0 ? comm.send(tensor, 1, 3) : comm.recv(tensor, 0, 3))->wait();
+    });
+  });
+  EXPECT_THAT(
+      messages[0], HasSubstr(sender_waits ? "sizes or dtypes differ" : "(no error)"));
+  EXPECT_THAT(messages[1], HasSubstr("sizes or dtypes differ"));
+}
+
+TEST_P(CheckedRanks, ARankThatFailsIsNamed) {
+  struct Boom {};
+  std::vector<int> peers(3, -1);
+  std::vector<std::string> messages(3);
+  const auto body = [&](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) {
+      throw Boom();
+    }
+    try {
+      comm.all_reduce(at::zeros({4}))->wait();
+    } catch (const CommError& error) {
+      peers[static_cast<size_t>(comm.rank())] = error.peer().value_or(-2);
+      messages[static_cast<size_t>(comm.rank())] = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_backend(GetParam(), 3, body), Boom);
+  EXPECT_EQ(peers, (std::vector<int>{1, -1, 1}));
+  messages.erase(messages.begin() + 1);
+  const bool is_thread = GetParam() == std::string("thread");
+  EXPECT_THAT(messages, Each(HasSubstr(is_thread ? "rank 1 stopped" : "rank 1 left")));
+}
+
+TEST(NamedGroups, ShareAStore) {
+  for (const bool shm : {false, true}) {
+    const TestStore store;
+    std::vector<double> sums(4);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string name = i < 2 ? "first" : "second";
+        const auto comm = shm ? make_shm_communicator(store.client(), name, i % 2, 2)
+                              : make_gloo_communicator(store.client(), name, i % 2, 2);
+        auto tensor = at::zeros({1}, at::kDouble).fill_(1 << i);
+        comm->all_reduce(tensor)->wait();
+        sums[static_cast<size_t>(i)] = tensor.item<double>();
+        comm->barrier();
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, CheckedRanks, testing::Values("thread", "shm"),
+    [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, TracedEnds, testing::Values("thread", "shm", "hierarchical"),

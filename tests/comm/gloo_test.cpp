@@ -87,26 +87,6 @@ TEST(Gloo, OperationsTimeOutIfAPeerIsLate) {
   EXPECT_LT(took, milliseconds(900));
 }
 
-TEST(Gloo, GroupsOfDifferentNamesShareAStore) {
-  const TestStore store;
-  std::vector<double> sums(4);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      const auto comm =
-          make_gloo_communicator(store.client(), i < 2 ? "first" : "second", i % 2, 2);
-      auto tensor = at::full({1}, 1 << i, at::kDouble);
-      comm->all_reduce(tensor)->wait();
-      sums[static_cast<size_t>(i)] = tensor.item<double>();
-      comm->barrier();
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
-}
-
 TEST(Gloo, BFloat16SumsHaveTheSameBitsOnAllRanks) {
   struct Reduced {
     at::Tensor sum;

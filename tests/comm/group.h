@@ -1,5 +1,8 @@
 #pragma once
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -93,6 +96,14 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
     results.push_back(std::move(one.value()));
   }
   return results;
+}
+
+/// Returns numbers of very different sizes, so that the order of a summation over ranks
+/// has an effect.
+inline at::Tensor wild_numbers(
+    int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
+  const auto index = at::arange(count, at::kDouble);
+  return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(dtype);
 }
 
 /// Returns whether two tensors have equal bits. So 0 and -0 differ, and NaNs with the

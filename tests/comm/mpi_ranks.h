@@ -115,9 +115,7 @@ inline void rerun_under_mpirun(int ranks = kMpiRanks) {
 /// Runs `body` if this process is one of the first `size` ranks of mpirun. All ranks of
 /// mpirun must call this function.
 inline void run_mpi_ranks(int size, const std::function<void(Communicator&)>& body) {
-  MpiOptions options;
-  options.timeout = std::chrono::milliseconds(20'000);
-  static const auto world = make_mpi_communicator(options);
+  static const auto world = make_mpi_communicator(std::chrono::milliseconds(20'000));
   const bool takes_part = world->rank() < size;
   const auto group = world->split(takes_part ? 0 : 1);
   if (takes_part) {

@@ -41,12 +41,6 @@ class Mpi : public testing::Test {
         {}, 100);
   }
 
-  static std::unique_ptr<Communicator> world(milliseconds timeout) {
-    MpiOptions options;
-    options.timeout = timeout;
-    return make_mpi_communicator(options);
-  }
-
   // Writes immediately, separate from the other rank's output.
   static void say(const std::string& line) {
     std::printf("\n%s\n", line.c_str());
@@ -61,7 +55,7 @@ TEST_F(Mpi, ErrorsNameTheOperationItsNumberAndItsLabel) {
         result.output, {"all_reduce #2 (bucket 4)", "no answer within 100 ms"});
     return;
   }
-  const auto comm = world(milliseconds(20'000));
+  const auto comm = make_mpi_communicator(milliseconds(20'000));
   comm->barrier();
   const auto tensor = at::zeros({3});
   if (comm->rank() == 0) {
@@ -79,7 +73,7 @@ TEST_F(Mpi, AMessageOfAnotherSizeIsAnError) {
     EXPECT_THAT(result.output, HasSubstr("expected 4 elements, got 3"));
     return;
   }
-  const auto comm = world(milliseconds(20'000));
+  const auto comm = make_mpi_communicator(milliseconds(20'000));
   if (comm->rank() == 0) {
     comm->send(at::zeros({3}), 1, 5)->wait();
     error_of<CommError>(
@@ -100,7 +94,7 @@ TEST_F(Mpi, ARankThatEndsWithAnErrorEndsTheOthers) {
     return;
   }
   const auto leave = [] {
-    const auto comm = world(milliseconds(100'000));
+    const auto comm = make_mpi_communicator(milliseconds(100'000));
     comm->barrier();
     if (comm->rank() == 1) {
       say("rank 1 fails");

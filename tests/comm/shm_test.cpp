@@ -11,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,15 +26,7 @@
 namespace tandem::shm_test {
 
 using std::chrono::milliseconds;
-using testing::AllOf;
-using testing::Each;
 using testing::HasSubstr;
-
-// Returns numbers whose sums depend on the order.
-at::Tensor wild_numbers(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
-  const auto index = at::arange(count, at::kDouble);
-  return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(dtype);
-}
 
 at::Tensor in_buffer(Communicator& comm, const at::Tensor& values) {
   auto buffer = comm.make_buffer(values.numel(), values.scalar_type());
@@ -217,58 +208,6 @@ TEST(Shm, WaitingInOneGroupAdvancesAnother) {
   });
 }
 
-TEST(Shm, RanksThatCallDifferentOperationsAllGetAnError) {
-  using Call = std::function<WorkPtr(Communicator&)>;
-  const auto reduce = [](int64_t count, at::ScalarType dtype, ReduceOp op) {
-    return [=](Communicator& comm) {
-      return comm.all_reduce(at::zeros({count}, dtype), op);
-    };
-  };
-  const auto sum = ReduceOp::sum;
-  const std::vector<std::pair<Call, std::string>> cases = {
-      {[](Communicator& comm) { return comm.broadcast(at::zeros({4}), 0); },
-       "called broadcast from or to rank 0 of 4 Float"},
-      {reduce(5, at::kFloat, sum), "called all_reduce sum of 5 Float"},
-      {reduce(40'000, at::kFloat, sum), "called all_reduce sum of 40000 Float"},
-      {reduce(4, at::kDouble, sum), "called all_reduce sum of 4 Double"},
-      {reduce(4, at::kFloat, ReduceOp::max), "called all_reduce max of 4 Float"}};
-  for (const auto& [call, said] : cases) {
-    const auto messages = on_each_rank("shm", 3, [&, &call = call](Communicator& comm) {
-      return error_of<CommError>([&] {
-        (comm.rank() == 0 ? reduce(4, at::kFloat, sum)(comm) : call(comm))->wait();
-      });
-    });
-    EXPECT_THAT(
-        messages,
-        Each(AllOf(HasSubstr("rank 0 called all_reduce sum of 4"), HasSubstr(said))));
-  }
-}
-
-TEST(Shm, ARankThatLeavesIsNamed) {
-  std::vector<int> peers(3, -1);
-  std::vector<std::string> messages(3);
-  EXPECT_THROW(
-      run_shm_ranks(
-          3,
-          [&](Communicator& comm) {
-            comm.barrier();
-            if (comm.rank() == 1) {
-              throw std::runtime_error("gone");
-            }
-            try {
-              comm.all_reduce(at::zeros({4}))->wait();
-            } catch (const CommError& error) {
-              peers[static_cast<size_t>(comm.rank())] = error.peer().value_or(-2);
-              messages[static_cast<size_t>(comm.rank())] = error.what();
-            }
-          },
-          milliseconds(100'000)),
-      std::runtime_error);
-  EXPECT_EQ(peers, (std::vector<int>{1, -1, 1}));
-  EXPECT_THAT(messages[0], HasSubstr("rank 1 left"));
-  EXPECT_THAT(messages[2], HasSubstr("rank 1 left"));
-}
-
 TEST(Shm, TimeoutNamesTheMissingRank) {
   std::string collective;
   std::string message;
@@ -293,38 +232,6 @@ TEST(Shm, TimeoutNamesTheMissingRank) {
       milliseconds(100'000));
   expect_parts(collective, {"100 ms", "waited for rank 2"});
   expect_parts(message, {"100 ms", "waited for rank 2"});
-}
-
-TEST(Shm, AMessageOfAnotherSizeIsAnError) {
-  const auto messages = on_each_rank("shm", 2, [](Communicator& comm) {
-    if (comm.rank() == 0) {
-      comm.send(at::zeros({4}), 1, 3)->wait();
-      return std::string();
-    }
-    return error_of<CommError>([&] { comm.recv(at::zeros({5}), 0, 3)->wait(); });
-  });
-  EXPECT_THAT(
-      messages[1],
-      HasSubstr("expected 20 bytes of Float, got 16 of Float; sizes or dtypes differ"));
-}
-
-TEST(Shm, GroupsOfDifferentNamesShareAStore) {
-  const TestStore store;
-  std::vector<double> sums(4);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      const auto comm =
-          make_shm_communicator(store.client(), i < 2 ? "first" : "second", i % 2, 2);
-      auto tensor = at::full({1}, 1 << i, at::kDouble);
-      comm->all_reduce(tensor)->wait();
-      sums[static_cast<size_t>(i)] = tensor.item<double>();
-    });
-  }
-  for (auto& thread : threads) {
-    thread.join();
-  }
-  EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
 }
 
 // The run ends then: no rank continues without shared memory.

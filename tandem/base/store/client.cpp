@@ -2,7 +2,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -10,6 +9,7 @@
 #include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"
+#include "tandem/base/text.h"
 #include "tandem/base/wait_notice.h"
 
 namespace tandem {
@@ -79,13 +79,10 @@ std::vector<std::vector<std::string>> in_requests(
 }
 
 int64_t to_number(const std::string& what, const std::string& text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end) {
-    throw CommError("store " + what, "the store answered '" + text + "'");
+  if (const auto number = parse_number<int64_t>(text)) {
+    return *number;
   }
-  return number;
+  throw CommError("store " + what, "the store answered '" + text + "'");
 }
 
 }  // namespace

@@ -84,13 +84,9 @@ std::string RollCall::add(const Greeting& greeting) {
   if (!line.empty()) {
     return line;
   }
-  if (!first_) {
-    first_ = greeting;
-  }
-  auto& first_of_role =
-      greeting.role == Greeting::Role::rank ? first_rank_ : first_launcher_;
-  if (!first_of_role) {
-    first_of_role = greeting;
+  auto& processes = of_role(greeting.role);
+  if (!processes.first) {
+    processes.first = greeting;
   }
   if (!first_with_backend_ && !greeting.backend.empty()) {
     first_with_backend_ = greeting;
@@ -98,16 +94,14 @@ std::string RollCall::add(const Greeting& greeting) {
   if (!first_with_run_ && !greeting.run.empty()) {
     first_with_run_ = greeting;
   }
-  auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
-  there.emplace(greeting.number, greeting);
-  complete_ =
-      complete_ ||
-      (first_rank_ && ranks_.size() == static_cast<size_t>(first_rank_->world_size));
+  processes.present.emplace(greeting.number, greeting);
+  const auto num_ranks = static_cast<int>(ranks_.present.size());
+  complete_ = complete_ || (ranks_.first && num_ranks == ranks_.first->world_size);
   return "";
 }
 
 void RollCall::leave(const Greeting& greeting) {
-  auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
+  auto& there = of_role(greeting.role).present;
   const auto found = there.find(greeting.number);
   if (!complete_ && found != there.end() &&
       found->second.identity == greeting.identity) {
@@ -116,20 +110,20 @@ void RollCall::leave(const Greeting& greeting) {
 }
 
 std::string RollCall::missing_ranks() const {
-  if (!first_ || complete_) {
+  const auto& first = ranks_.first ? ranks_.first : launchers_.first;
+  if (!first || complete_) {
     return "";
   }
-  const int world_size = (first_rank_ ? first_rank_ : first_)->world_size;
   std::vector<int> missing;
-  for (int rank = 0; rank < world_size; ++rank) {
-    if (ranks_.count(rank) == 0) {
+  for (int rank = 0; rank < first->world_size; ++rank) {
+    if (ranks_.present.count(rank) == 0) {
       missing.push_back(rank);
     }
   }
-  return with_numbers("rank", missing) + " of " + std::to_string(world_size);
+  return with_numbers("rank", missing) + " of " + std::to_string(first->world_size);
 }
 
-std::string RollCall::difference(const Greeting& greeting) const {
+std::string RollCall::difference(const Greeting& greeting) {
   if (first_with_run_ && !greeting.run.empty() &&
       greeting.run != first_with_run_->run) {
     return differ(
@@ -137,13 +131,13 @@ std::string RollCall::difference(const Greeting& greeting) const {
         "belongs to run '" + first_with_run_->run + "'",
         "use a different MASTER_PORT for each run");
   }
-  if (first_ && greeting.build != first_->build) {
+  const auto& any = launchers_.first ? launchers_.first : ranks_.first;
+  if (any && greeting.build != any->build) {
     return differ(
-        greeting, "has build " + greeting.build, *first_, "has " + first_->build,
+        greeting, "has build " + greeting.build, *any, "has " + any->build,
         "install the same tandem on every host");
   }
-  const bool is_rank = greeting.role == Greeting::Role::rank;
-  const auto& first = is_rank ? first_rank_ : first_launcher_;
+  const auto& [first, present] = of_role(greeting.role);
   if (first && greeting.world_size != first->world_size) {
     return differ(
         greeting, "expects " + std::to_string(greeting.world_size) + " ranks", *first,
@@ -157,10 +151,10 @@ std::string RollCall::difference(const Greeting& greeting) const {
         greeting, "has backend " + greeting.backend, *first_with_backend_,
         "has " + first_with_backend_->backend, "give every host the same --backend");
   }
-  const auto& there = is_rank ? ranks_ : launchers_;
-  const auto found = there.find(greeting.number);
-  if (found != there.end() && found->second.identity != greeting.identity) {
-    return "[store] " + std::string(is_rank ? "rank " : "host ") +
+  const auto found = present.find(greeting.number);
+  if (found != present.end() && found->second.identity != greeting.identity) {
+    return "[store] " +
+           std::string(greeting.role == Greeting::Role::rank ? "rank " : "host ") +
            std::to_string(greeting.number) + " has joined twice, from " +
            found->second.host + " and " + greeting.host +
            "; give each host a different --node-rank, or each process a different RANK";

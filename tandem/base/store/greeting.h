@@ -65,18 +65,24 @@ class RollCall {
   std::string missing_ranks() const;
 
  private:
-  std::string difference(const Greeting& greeting) const;
+  // The launchers or the ranks. World sizes are compared only within a role: if the
+  // hosts of a run may change, a launcher's greeting has the maximum number of ranks.
+  struct Processes {
+    // First greeting, with which add() compares later greetings.
+    std::optional<Greeting> first;
+    // Greetings of the processes that are present, by number.
+    std::map<int, Greeting> present;
+  };
 
-  // Greetings with which add() compares later greetings. World sizes are compared only
-  // within a role: if the hosts of a run may change, a launcher's greeting has the
-  // maximum number of ranks.
-  std::optional<Greeting> first_;
-  std::optional<Greeting> first_launcher_;
-  std::optional<Greeting> first_rank_;
+  std::string difference(const Greeting& greeting);
+  Processes& of_role(Greeting::Role role) {
+    return role == Greeting::Role::rank ? ranks_ : launchers_;
+  }
+
+  Processes launchers_;
+  Processes ranks_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;
-  std::map<int, Greeting> launchers_;
-  std::map<int, Greeting> ranks_;
   bool complete_ = false;
 };
 

@@ -433,7 +433,7 @@ class StoreServer::Table {
   }
 
   const std::string token_;
-  Socket wake_;
+  Descriptor wake_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::map<std::string, std::string> values_;

@@ -175,6 +175,26 @@ bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
   }
 }
 
+// Calls `move` with the number of bytes that were already transferred, until it has
+// transferred `size` bytes. `move` returns the result of send() or recv(). Returns
+// false at the end of the stream, on an error, or at the deadline.
+template <typename Move>
+bool transfer(
+    int fd, short events, size_t size, Socket::Deadline deadline, const Move& move) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t moved = move(done);
+    if (moved > 0) {
+      done += static_cast<size_t>(moved);
+    } else if (
+        moved == 0 || (errno != EAGAIN && errno != EINTR) ||
+        !wait_until_ready(fd, events, deadline)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Connects. Returns false if the connection is refused or not established by
 // `deadline`.
 bool connect_by(
@@ -213,62 +233,18 @@ void warn_if_unresolved_since(
   }
 }
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-Socket::~Socket() {
-  if (fd_ >= 0) {
-    close(fd_);
-  }
-}
-
-int Socket::release() {
-  const int fd = fd_;
-  fd_ = -1;
-  return fd;
-}
-
 bool Socket::send_all(const void* data, size_t size, Deadline deadline) {
-  const char* next = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t sent = send(fd_, next, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0) {
-      next += sent;
-      size -= static_cast<size_t>(sent);
-    } else if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (!wait_until_ready(fd_, POLLOUT, deadline)) {
-        return false;
-      }
-    } else {
-      return false;
-    }
-  }
-  return true;
+  const char* from = static_cast<const char*>(data);
+  return transfer(fd(), POLLOUT, size, deadline, [&](size_t done) {
+    return send(fd(), from + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+  });
 }
 
 bool Socket::receive_all(void* data, size_t size, Deadline deadline) {
-  char* next = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t got = recv(fd_, next, size, MSG_DONTWAIT);
-    if (got > 0) {
-      next += got;
-      size -= static_cast<size_t>(got);
-    } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (!wait_until_ready(fd_, POLLIN, deadline)) {
-        return false;
-      }
-    } else {
-      return false;
-    }
-  }
-  return true;
+  char* to = static_cast<char*>(data);
+  return transfer(fd(), POLLIN, size, deadline, [&](size_t done) {
+    return recv(fd(), to + done, size - done, MSG_DONTWAIT);
+  });
 }
 
 Listener listen_at(

@@ -3,27 +3,15 @@
 #include <chrono>
 #include <string>
 
+#include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 
 namespace tandem {
 
-/// Owner of a stream socket's descriptor. Movable, not copyable.
-class Socket {
+/// Owner of a stream socket. Movable, not copyable.
+class Socket : public Descriptor {
  public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(other.release()) {}
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket();
-
-  int fd() const {
-    return fd_;
-  }
-  explicit operator bool() const {
-    return fd_ >= 0;
-  }
-  /// Returns the descriptor, which the caller then owns.
-  int release();
+  using Descriptor::Descriptor;
 
   using Deadline = std::chrono::steady_clock::time_point;
 
@@ -31,9 +19,6 @@ class Socket {
   /// of the stream, on an error, or when the deadline passes. Does not raise SIGPIPE.
   bool send_all(const void* data, size_t size, Deadline deadline);
   bool receive_all(void* data, size_t size, Deadline deadline);
-
- private:
-  int fd_ = -1;
 };
 
 /// A listening socket and its address. If port 0 was requested, the address has the

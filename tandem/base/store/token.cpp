@@ -23,9 +23,6 @@ namespace {
 constexpr const char* kVariable = "TANDEM_TOKEN_FILE";
 constexpr size_t kMostTokenBytes = 4096;
 
-// Socket's destructor closes the descriptor of any file.
-using File = Socket;
-
 bool is_open_to_others(const struct stat& info) {
   return (info.st_mode & (S_IRWXG | S_IRWXO)) != 0;
 }
@@ -36,7 +33,7 @@ std::string mode_text(const struct stat& info) {
   return text;
 }
 
-void check_token_file(const File& file, const std::string& path) {
+void check_token_file(const Descriptor& file, const std::string& path) {
   const std::string what = "[store] token file '" + path + "' ";
   struct stat info {};
   if (!file || fstat(file.fd(), &info) != 0) {
@@ -66,14 +63,15 @@ std::string private_folder() {
 
 // Opens the private directory, after creating it if it is missing. Checks its owner and
 // mode, because another user may have created a directory with this name. Returns an
-// empty File if the caller should try again.
-File open_private_folder(const std::string& path) {
+// empty Descriptor if the caller should try again.
+Descriptor open_private_folder(const std::string& path) {
   mkdir(path.c_str(), S_IRWXU);
-  File folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor folder(
+      open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   if (!folder && errno == ENOENT &&
       (mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST)) {
-    return File();
+    return Descriptor();
   }
   if (!folder || fstat(folder.fd(), &info) != 0) {
     throw ConfigError(
@@ -92,9 +90,9 @@ File open_private_folder(const std::string& path) {
 
 // Opens and locks the private directory. Retries, because the last process that used
 // the directory may be removing it.
-File use_private_folder(const std::string& path) {
+Descriptor use_private_folder(const std::string& path) {
   for (;;) {
-    File folder = open_private_folder(path);
+    Descriptor folder = open_private_folder(path);
     if (folder && flock(folder.fd(), LOCK_SH) == 0 && is_still_at(folder.fd(), path)) {
       return folder;
     }
@@ -109,7 +107,7 @@ void make_token(const std::string& path) {
   const std::string other = store_protocol::new_nonce();
   const std::string draft =
       path + "-" + sha256_hex(other.data(), other.size()).substr(0, 16);
-  const File file(
+  const Descriptor file(
       open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) {
     throw DataError(
@@ -129,7 +127,7 @@ void make_token(const std::string& path) {
 
 std::string read_token(const std::string& path) {
   // O_NONBLOCK, since opening a FIFO would block.
-  const File file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   check_token_file(file, path);
   std::string text(kMostTokenBytes + 1, '\0');
   const ssize_t got = read(file.fd(), text.data(), text.size());

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "tandem/base/store/socket.h"
+#include "tandem/base/descriptor.h"
 
 namespace tandem {
 
@@ -54,7 +54,7 @@ class TokenFile {
   // Private directory, and its descriptor. A lock on the descriptor marks the directory
   // as in use.
   std::string folder_;
-  Socket folder_fd_;
+  Descriptor folder_fd_;
 };
 
 /// Returns the name and value of the environment variable in which a launcher passes

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "tandem/comm/followed_work.h"
+
 namespace tandem {
 
 namespace {
@@ -17,39 +19,9 @@ at::Tensor like_in_main_memory(const at::Tensor& tensor) {
                           .pinned_memory(tensor.is_cuda()));
 }
 
-at::Tensor copy_in_main_memory(const at::Tensor& tensor) {
-  return tensor.defined() ? like_in_main_memory(tensor).copy_(tensor) : tensor;
+bool is_in_main_memory(const at::Tensor& tensor) {
+  return !tensor.defined() || tensor.is_cpu();
 }
-
-// Work whose wait() copies the result from main memory to the device.
-class CarriedWork : public Work {
- public:
-  CarriedWork(WorkPtr work, at::Tensor here, at::Tensor there)
-      : work_(std::move(work)), here_(std::move(here)), there_(std::move(there)) {}
-
-  bool test() override {
-    return work_->test();
-  }
-
-  void wait(std::chrono::milliseconds timeout) override {
-    work_->wait(timeout);
-    if (there_.defined()) {
-      there_.copy_(here_);
-      there_.reset();
-    }
-  }
-
-  void on_end(std::function<void()> then) override {
-    work_->on_end(std::move(then));
-  }
-
- private:
-  WorkPtr work_;
-  at::Tensor here_;
-  // Destination of the copy on the device; undefined after the copy, or if there is no
-  // result.
-  at::Tensor there_;
-};
 
 class DeviceCommunicator : public Communicator {
  public:
@@ -75,70 +47,51 @@ class DeviceCommunicator : public Communicator {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    if (auto* group = group_of(tensor)) {
-      return group->all_reduce(tensor, op);
-    }
-    const auto here = copy_in_main_memory(tensor);
-    return carried(host_->all_reduce(here, op), here, tensor);
+    return start(tensor, tensor, [=](Communicator& group, auto& to, auto&) {
+      return group.all_reduce(to, op);
+    });
   }
 
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    if (auto* group = group_of(tensor)) {
-      return group->broadcast(tensor, root);
-    }
-    const auto here = copy_in_main_memory(tensor);
-    return carried(host_->broadcast(here, root), here, tensor);
+    return start(tensor, tensor, [=](Communicator& group, auto& to, auto&) {
+      return group.broadcast(to, root);
+    });
   }
 
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    if (auto* group = group_of(output)) {
-      return group->reduce_scatter(output, input);
-    }
-    const auto part = like_in_main_memory(output);
-    return carried(
-        host_->reduce_scatter(part, copy_in_main_memory(input)), part, output);
+    return start(output, input, [](Communicator& group, auto& to, auto& from) {
+      return group.reduce_scatter(to, from);
+    });
   }
 
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    if (auto* group = group_of(output)) {
-      return group->all_gather(output, input);
-    }
-    const auto whole = like_in_main_memory(output);
-    return carried(host_->all_gather(whole, copy_in_main_memory(input)), whole, output);
+    return start(output, input, [](Communicator& group, auto& to, auto& from) {
+      return group.all_gather(to, from);
+    });
   }
 
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    if (auto* group = group_of(output)) {
-      return group->scatter(output, input, root);
-    }
-    const auto part = like_in_main_memory(output);
-    return carried(
-        host_->scatter(part, copy_in_main_memory(input), root), part, output);
+    return start(output, input, [=](Communicator& group, auto& to, auto& from) {
+      return group.scatter(to, from, root);
+    });
   }
 
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    if (auto* group = group_of(input)) {
-      return group->gather(output, input, root);
-    }
-    const auto whole = output.defined() ? like_in_main_memory(output) : output;
-    return carried(
-        host_->gather(whole, copy_in_main_memory(input), root), whole, output);
+    return start(output, input, [=](Communicator& group, auto& to, auto& from) {
+      return group.gather(to, from, root);
+    });
   }
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    if (auto* group = group_of(tensor)) {
-      return group->send(tensor, peer, tag);
-    }
-    const auto here = copy_in_main_memory(tensor);
-    return carried(host_->send(here, peer, tag), here, {});
+    return start({}, tensor, [=](Communicator& group, auto&, auto& from) {
+      return group.send(from, peer, tag);
+    });
   }
 
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    if (auto* group = group_of(tensor)) {
-      return group->recv(tensor, peer, tag);
-    }
-    const auto here = like_in_main_memory(tensor);
-    return carried(host_->recv(here, peer, tag), here, tensor);
+    return start(tensor, {}, [=](Communicator& group, auto& to, auto&) {
+      return group.recv(to, peer, tag);
+    });
   }
 
   std::unique_ptr<Communicator> do_split(int color) override {
@@ -148,16 +101,33 @@ class DeviceCommunicator : public Communicator {
   }
 
  private:
-  // Returns the group for a tensor, or null if the tensor is copied through main
-  // memory.
-  Communicator* group_of(const at::Tensor& tensor) const {
-    return tensor.is_cpu() ? host_.get() : on_device_.get();
-  }
-
-  [[nodiscard]] static WorkPtr carried(
-      WorkPtr work, at::Tensor here, at::Tensor there) {
-    return std::make_shared<CarriedWork>(
-        std::move(work), std::move(here), std::move(there));
+  // Calls `operation` with a group and the tensors. If the group for devices is
+  // missing, passes copies in main memory; wait() then copies the result to `output`.
+  // `output` and `input` may be undefined, or the same tensor.
+  template <typename Operation>
+  [[nodiscard]] WorkPtr start(
+      const at::Tensor& output, const at::Tensor& input, const Operation& operation) {
+    if (is_in_main_memory(output) && is_in_main_memory(input)) {
+      return operation(*host_, output, input);
+    }
+    if (on_device_ != nullptr) {
+      return operation(*on_device_, output, input);
+    }
+    at::Tensor from;
+    at::Tensor to;
+    if (input.defined()) {
+      from = like_in_main_memory(input).copy_(input);
+    }
+    if (output.defined()) {
+      to = output.is_same(input) ? from : like_in_main_memory(output);
+    }
+    // The function also keeps `from` alive.
+    return std::make_shared<FollowedWork>(
+        operation(*host_, to, from), [output, to, from] {
+          if (output.defined()) {
+            output.copy_(to);
+          }
+        });
   }
 
   std::unique_ptr<Communicator> host_;

@@ -17,8 +17,10 @@
 #include "tandem/base/store/address_filter.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/comm/backend.h"
+#include "tandem/comm/backends/c10d_communicator.h"
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
+#include "tandem/comm/followed_work.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
 
@@ -55,42 +57,6 @@ class GlooWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Work whose wait() also calls a function that processes the operation's result.
-class FollowedWork : public Work {
- public:
-  FollowedWork(WorkPtr work, std::function<void()> then)
-      : work_(std::move(work)), then_(std::move(then)) {}
-
-  bool test() override {
-    return work_->test();
-  }
-  void wait(std::chrono::milliseconds timeout) override {
-    work_->wait(timeout);
-    if (then_) {
-      then_();
-      then_ = nullptr;
-    }
-  }
-  void on_end(std::function<void()> then) override {
-    work_->on_end(std::move(then));
-  }
-
- private:
-  WorkPtr work_;
-  std::function<void()> then_;
-};
-
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-    default:
-      return c10d::ReduceOp::SUM;
-  }
-}
-
 std::chrono::milliseconds forming_time(const GlooOptions& options) {
   return options.forming_timeout.count() > 0 ? options.forming_timeout
                                              : options.timeout;
@@ -104,9 +70,6 @@ class TimedGroup : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
 
-  std::chrono::milliseconds timeout() const {
-    return options_->timeout;
-  }
   void set_timeout(std::chrono::milliseconds timeout) {
     options_->timeout = timeout;
     for (const auto& context : contexts_) {
@@ -199,76 +162,50 @@ class GlooGroup : public TimedGroup {
 };
 #endif
 
-// Returns a view of a bool or bfloat16 tensor in a dtype of the same size that Gloo
-// supports. Returns other tensors unchanged.
-at::Tensor movable(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kBool:
-      return tensor.view(at::kByte);
-    case at::kBFloat16:
-      return tensor.view(at::kHalf);
-    default:
-      return tensor;
-  }
-}
+std::unique_ptr<Communicator> form_group(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options, bool admit_anyone);
 
-std::vector<at::Tensor> slices(const at::Tensor& whole, int count) {
-  std::vector<at::Tensor> parts;
-  const auto flat = movable(whole).view(-1);
-  const auto size = flat.numel() / count;
-  for (int i = 0; i < count; ++i) {
-    parts.push_back(flat.narrow(0, i * size, size));
-  }
-  return parts;
-}
-
-at::Tensor flat(const at::Tensor& tensor) {
-  return movable(tensor).view(-1);
-}
-
-class GlooCommunicator : public Communicator, public RpcBackend {
+class GlooCommunicator : public C10dCommunicator, public RpcBackend {
  public:
+  // Only the addresses in `admitted` may connect to this rank; all addresses if it is
+  // empty.
   GlooCommunicator(
       std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
-      const GlooOptions& options)
-      : Communicator(rank, size, "gloo"),
-        store_(std::move(store)),
-        name_(name),
-        options_(options) {
+      const GlooOptions& options, std::set<std::string> admitted)
+      : C10dCommunicator(std::move(store), name, rank, size, "gloo"),
+        options_(options),
+        admitted_(std::move(admitted)) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
     // Groups that are later split from this group use `timeout`.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
-    const auto admission = std::make_shared<const AddressFilter>(options.admitted);
+    const auto admission = std::make_shared<const AddressFilter>(admitted_);
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
-    group_options->threads = options.threads;
+    // With one thread, operations run in the order of their calls.
+    group_options->threads = 1;
     group_ = c10::make_intrusive<GlooGroup>(
-        make_c10d_store(store_, name_, forming.time(), admission), rank, size,
+        make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
         group_options);
     group_->set_timeout(options.timeout);
   }
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
   // A process that is not a rank does not send the expected number.
-  void check_connections() {
+  void check_connections(std::chrono::milliseconds timeout) {
     auto sent = at::full({size()}, rank(), at::kLong);
     auto got = at::full({size()}, -1, at::kLong);
     std::vector<int64_t> even;
     const NoSigpipe guard;
-    group_->alltoall_base(got, sent, even, even)->wait(group_->timeout());
+    group_->set_timeout(timeout);
+    group_->alltoall_base(got, sent, even, even)->wait(timeout);
     TANDEM_CHECK(
         got.equal(at::arange(size())),
         "a connection does not lead to the expected rank");
-  }
-
-  // Sets the group's options for operations, after the group has formed.
-  void begin(std::chrono::milliseconds timeout, int attempts) {
-    options_.timeout = timeout;
-    options_.attempts = attempts;
-    group_->set_timeout(timeout);
+    group_->set_timeout(options_.timeout);
   }
 
   RpcBackend* rpc_backend() override {
@@ -278,120 +215,63 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   std::unique_ptr<Rpc> make_rpc() override {
     TensorPipeOptions options;
     options.address = options_.address;
-    options.admitted = options_.admitted;
+    options.admitted = admitted_;
     options.timeout = options_.timeout;
-    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
-    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+    return make_tensorpipe_rpc(
+        store(), name() + "/rpc" + std::to_string(num_rpcs_++), rank(), size(),
+        options);
   }
 
  protected:
-  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-#if !TANDEM_GLOO_SUMS_BFLOAT16
-    if (tensor.scalar_type() == at::kBFloat16) {
-      return running(group_->reduce_bfloat16(tensor, op));
-    }
-#endif
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    std::vector<at::Tensor> tensors{
-        tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor};
-    return running(group_->allreduce(tensors, options));
+  Group& group() override {
+    return *group_;
   }
 
-  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    return running(group_->broadcast(tensors, options));
+  Group& group_for_message(int, int) override {
+    return *group_;
   }
 
-  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    const auto sum = input.clone();
-    const auto work = do_all_reduce(sum, ReduceOp::sum);
-    return std::make_shared<FollowedWork>(work, [this, output, sum] {
-      const auto size = output.numel();
-      output.view(-1).copy_(sum.view(-1).narrow(0, rank() * size, size));
-    });
-  }
-
-  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    std::vector<std::vector<at::Tensor>> outputs{slices(output, size())};
-    std::vector<at::Tensor> inputs{flat(input)};
-    return running(group_->allgather(outputs, inputs));
-  }
-
-  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    c10d::ScatterOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> outputs{flat(output)};
-    std::vector<std::vector<at::Tensor>> inputs;
-    if (rank() == root) {
-      inputs.push_back(slices(input, size()));
-    }
-    return running(group_->scatter(outputs, inputs, options));
-  }
-
-  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    c10d::GatherOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> inputs{flat(input)};
-    std::vector<std::vector<at::Tensor>> outputs;
-    if (rank() == root) {
-      outputs.push_back(slices(output, size()));
-    }
-    return running(group_->gather(outputs, inputs, options));
-  }
-
-  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    const NoSigpipe guard;
-    return running(group_->send(tensors, peer, tag));
-  }
-
-  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    const NoSigpipe guard;
-    return running(group_->recv(tensors, peer, tag));
-  }
-
-  std::unique_ptr<Communicator> do_split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    const auto name =
-        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-    return make_gloo_communicator(store_, name, place.rank, place.size, options_);
-  }
-
- private:
-  [[nodiscard]] WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
+  WorkPtr running(C10dWork work) override {
     return std::make_shared<GlooWork>(std::move(work), options_.timeout);
   }
 
-  std::shared_ptr<StoreClient> store_;
-  std::string name_;
+  std::unique_ptr<Communicator> make_part(
+      const std::string& name, int rank, int size) override {
+    return form_group(store(), name, rank, size, options_, admitted_.empty());
+  }
+
+#if !TANDEM_GLOO_SUMS_BFLOAT16
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    return tensor.scalar_type() == at::kBFloat16
+               ? running(group_->reduce_bfloat16(tensor, op))
+               : C10dCommunicator::do_all_reduce(tensor, op);
+  }
+#endif
+
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    const auto sum = input.clone();
+    return std::make_shared<FollowedWork>(
+        do_all_reduce(sum, ReduceOp::sum), [this, output, sum] {
+          output.view(-1).copy_(sum.view(-1).chunk(size())[rank()]);
+        });
+  }
+
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    const NoSigpipe guard;
+    return C10dCommunicator::do_send(tensor, peer, tag);
+  }
+
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    const NoSigpipe guard;
+    return C10dCommunicator::do_recv(tensor, peer, tag);
+  }
+
+ private:
   GlooOptions options_;
-  int num_splits_ = 0;
+  std::set<std::string> admitted_;
   int num_rpcs_ = 0;
   c10::intrusive_ptr<GlooGroup> group_;
 };
-
-// Makes one attempt on this rank: constructs `comm` and checks its connections. Returns
-// the reason of a failure, or "". After a failure `comm` may own connections whose
-// addresses the caller still has to record.
-std::string try_to_form(
-    std::unique_ptr<GlooCommunicator>& comm, GroupFormation& forming,
-    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
-    int size, const GlooOptions& options) {
-  try {
-    comm = std::make_unique<GlooCommunicator>(store, name, rank, size, options);
-    forming.record_connections();
-    comm->check_connections();
-    return "";
-  } catch (const ConfigError&) {
-    throw;
-  } catch (const std::exception& error) {
-    return first_line(error);
-  }
-}
 
 [[noreturn]] void throw_not_formed(
     int attempts, const std::string& foreign, const std::string& last_failure) {
@@ -407,39 +287,66 @@ std::string try_to_form(
 // If a process that is not a rank connects to a rank's port, the attempt fails, and the
 // ranks repeat it together. All attempts but the last accept only connections from the
 // ranks' own addresses. The last attempt accepts all addresses, because a network may
-// translate the ranks' addresses.
+// translate the ranks' addresses. If `admit_anyone` is true, all attempts do.
 std::unique_ptr<Communicator> form_with_retries(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
-    int size, const GlooOptions& options) {
+    int size, const GlooOptions& options, bool admit_anyone) {
   GroupFormation forming(
       *store, name, rank, size, options.address, forming_time(options));
   std::string failure;
   for (int number = 0; number < options.attempts; ++number) {
     const int attempts_left = options.attempts - number;
-    GlooOptions now = options;
-    now.timeout = now.forming_timeout = forming.time_for(attempts_left);
-    if (attempts_left == 1 && !now.admit_anyone) {
-      // Groups that are later split from this group also get the option, because they
-      // use the same network.
-      now.admit_anyone = true;
+    if (attempts_left == 1 && !admit_anyone) {
+      admit_anyone = true;
       log_info(
           "[comm] retrying to form the Gloo group, now with connections from all "
           "addresses: " +
           failure);
     }
-    now.admitted =
-        now.admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks();
+    GlooOptions now = options;
+    now.forming_timeout = forming.time_for(attempts_left);
     const auto attempt = "attempt" + std::to_string(number);
     std::unique_ptr<GlooCommunicator> comm;
-    const std::string own_failure =
-        try_to_form(comm, forming, store, name + "/" + attempt, rank, size, now);
-    failure = forming.outcome(attempt, own_failure);
+    failure.clear();
+    try {
+      comm = std::make_unique<GlooCommunicator>(
+          store, name + "/" + attempt, rank, size, now,
+          admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks());
+      forming.record_connections();
+      comm->check_connections(now.forming_timeout);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {
+      failure = first_line(error);
+    }
+    // After a failure, `comm` may own connections, whose addresses outcome() records.
+    failure = forming.outcome(attempt, failure);
     if (failure.empty()) {
-      comm->begin(options.timeout, options.attempts);
       return comm;
     }
   }
   throw_not_formed(options.attempts, forming.foreign_address(), failure);
+}
+
+// Implements make_gloo_communicator(). Groups that are split from a group pass the
+// group's `admit_anyone`, because they use the same network.
+std::unique_ptr<Communicator> form_group(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options, bool admit_anyone) {
+  if (size == 1) {
+    return make_single_communicator();
+  }
+  try {
+    if (options.attempts > 1) {
+      return form_with_retries(store, name, rank, size, options, admit_anyone);
+    }
+    return std::make_unique<GlooCommunicator>(
+        store, name, rank, size, options, std::set<std::string>());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError("forming the Gloo group", first_line(error));
+  }
 }
 
 // Returns a loopback address if every rank is on this host, otherwise the address of
@@ -464,22 +371,9 @@ void wait_until_all_have_formed(const BackendParts& parts) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(
-    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
-    const GlooOptions& options) {
-  if (size == 1) {
-    return make_single_communicator();
-  }
-  try {
-    if (options.attempts > 1) {
-      return form_with_retries(store, name, rank, size, options);
-    }
-    return std::make_unique<GlooCommunicator>(
-        std::move(store), name, rank, size, options);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw CommError("forming the Gloo group", first_line(error));
-  }
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options) {
+  return form_group(store, name, rank, size, options, false);
 }
 
 std::unique_ptr<Communicator> make_world(

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 
 #include "tandem/base/store/store.h"
@@ -16,7 +15,7 @@ struct GlooOptions {
   std::string address = "127.0.0.1";
 
   // Timeout of each operation.
-  std::chrono::milliseconds timeout{300'000};
+  std::chrono::milliseconds timeout = kDefaultCommTimeout;
   // Timeout of forming the group; zero: the value of `timeout`.
   std::chrono::milliseconds forming_timeout{0};
   // Number of attempts to form the group. Gloo accepts every connection to its port as
@@ -26,15 +25,6 @@ struct GlooOptions {
   // translate addresses. If there is only one attempt, the ranks do not check that each
   // connection leads to a rank.
   int attempts = 1;
-  // Addresses from which ranks may connect; empty: all addresses. Not used if
-  // `attempts` is more than 1: the ranks then accept the addresses of the ranks'
-  // machines, or all addresses if `admit_anyone` is true.
-  std::set<std::string> admitted;
-  bool admit_anyone = false;
-
-  // Number of threads that move data. With one thread, operations run in the order of
-  // their calls.
-  int threads = 1;
 };
 
 /// Returns a communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
@@ -50,7 +40,7 @@ struct GlooOptions {
 /// fails. After failed attempts the error names an address that connected and does not
 /// belong to a rank, if there is one.
 std::unique_ptr<Communicator> make_gloo_communicator(
-    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
-    const GlooOptions& options = {});
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options = {});
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
@@ -34,14 +35,26 @@ struct Levels {
   }
 };
 
+class Reductions;
+
 // An all_reduce in progress.
-class Reduction {
+class Reduction : public Work {
  public:
   enum Level { on_host, between_hosts, back_on_host, done };
 
-  Reduction(Levels& levels, at::Tensor tensor, ReduceOp op)
-      : levels_(levels), tensor_(std::move(tensor)), op_(op) {
-    start();
+  Reduction(Reductions& all, Levels& levels, at::Tensor tensor, ReduceOp op)
+      : all_(all), levels_(levels), tensor_(std::move(tensor)), op_(op) {
+    start_level();
+  }
+
+  bool test() override;
+  void wait(std::chrono::milliseconds timeout) override;
+
+  void on_end(std::function<void()> then) override {
+    then_ = std::move(then);
+    if (level_ == done) {
+      then_();
+    }
   }
 
   Level level() const {
@@ -51,12 +64,11 @@ class Reduction {
   // Advances as far as possible without waiting, at most to the level `limit`.
   void advance(Level limit) {
     while (level_ < limit && work_->test()) {
-      wait({});
+      wait_for_level({});
     }
   }
 
-  // Waits for the end of this level.
-  void wait(std::chrono::milliseconds timeout) {
+  void wait_for_level(std::chrono::milliseconds timeout) {
     try {
       work_->wait(timeout);
     } catch (const CommError& error) {
@@ -67,22 +79,14 @@ class Reduction {
           error.cause());
     }
     level_ = static_cast<Level>(level_ + 1);
-    start();
+    start_level();
     if (level_ == done && then_) {
       then_();
     }
   }
 
-  // See Work::on_end().
-  void on_end(std::function<void()> then) {
-    then_ = std::move(then);
-    if (level_ == done) {
-      then_();
-    }
-  }
-
  private:
-  void start() {
+  void start_level() {
     if (level_ == on_host) {
       work_ = levels_.host->all_reduce(tensor_, op_);
     } else if (level_ == between_hosts) {
@@ -92,6 +96,7 @@ class Reduction {
     }
   }
 
+  Reductions& all_;
   Levels& levels_;
   at::Tensor tensor_;
   ReduceOp op_;
@@ -113,10 +118,10 @@ class Reductions {
     return levels_;
   }
 
-  std::shared_ptr<Reduction> start(const at::Tensor& tensor, ReduceOp op) {
+  WorkPtr start(const at::Tensor& tensor, ReduceOp op) {
     rethrow();
-    queue_.push_back(std::make_shared<Reduction>(levels_, tensor, op));
-    auto mine = queue_.back();
+    auto mine = std::make_shared<Reduction>(*this, levels_, tensor, op);
+    queue_.push_back(mine);
     meet_on_host(*mine);
     return mine;
   }
@@ -143,9 +148,9 @@ class Reductions {
   }
 
   void wait(const Reduction& reduction, std::chrono::milliseconds timeout) {
-    const auto deadline = Clock::now() + timeout;
+    const Deadline deadline(timeout);
     while (!test(reduction)) {
-      if (timeout.count() > 0 && Clock::now() > deadline) {
+      if (timeout.count() > 0 && deadline.passed()) {
         throw std::runtime_error("timed out waiting for other ranks");
       }
       wait_for_front(timeout);
@@ -162,10 +167,10 @@ class Reductions {
   // start a reduction almost simultaneously.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
-    const auto deadline = Clock::now() + kPatience;
+    const Deadline deadline(kPatience);
     progress();
     while (reduction.level() == Reduction::on_host && error_ == nullptr &&
-           Clock::now() < deadline) {
+           !deadline.passed()) {
       std::this_thread::yield();
       progress();
     }
@@ -177,7 +182,7 @@ class Reductions {
       std::this_thread::sleep_for(kNap);
       return;
     }
-    note_error([&] { front.wait(timeout); });
+    note_error([&] { front.wait_for_level(timeout); });
   }
 
   template <typename Action>
@@ -200,25 +205,13 @@ class Reductions {
   std::exception_ptr error_;
 };
 
-class HierarchicalWork : public Work {
- public:
-  HierarchicalWork(Reductions& reductions, std::shared_ptr<Reduction> reduction)
-      : reductions_(reductions), reduction_(std::move(reduction)) {}
+bool Reduction::test() {
+  return all_.test(*this);
+}
 
-  bool test() override {
-    return reductions_.test(*reduction_);
-  }
-  void wait(std::chrono::milliseconds timeout) override {
-    reductions_.wait(*reduction_, timeout);
-  }
-  void on_end(std::function<void()> then) override {
-    reduction_->on_end(std::move(then));
-  }
-
- private:
-  Reductions& reductions_;
-  std::shared_ptr<Reduction> reduction_;
-};
+void Reduction::wait(std::chrono::milliseconds timeout) {
+  all_.wait(*this, timeout);
+}
 
 // An operation of the group of all ranks. Its wait() also advances reductions, because
 // another rank may wait for a reduction before it takes part in this operation.
@@ -232,8 +225,8 @@ class WorldWork : public Work {
     return work_->test();
   }
   void wait(std::chrono::milliseconds timeout) override {
-    const auto deadline = Clock::now() + timeout;
-    while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
+    const Deadline deadline(timeout);
+    while (!test() && (timeout.count() == 0 || !deadline.passed())) {
       std::this_thread::sleep_for(kNap);
     }
     // The operation has ended or timed out, so wait() below returns or throws
@@ -271,8 +264,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     const auto start = Clock::now();
-    auto work =
-        std::make_shared<HierarchicalWork>(reductions_, reductions_.start(tensor, op));
+    auto work = reductions_.start(tensor, op);
     add_waited(Clock::now() - start);
     return work;
   }

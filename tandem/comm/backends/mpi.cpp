@@ -1,6 +1,5 @@
 #include "tandem/comm/backends/mpi.h"
 
-#include <ATen/ops/full.h>
 #include <mpi.h>
 #include <sched.h>
 
@@ -10,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/backend.h"
 #include "tandem/comm/backends/mpi_group.h"
@@ -19,7 +19,6 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Yields the core. After many polls, sleeps, because another rank probably needs the
@@ -73,9 +72,9 @@ class MpiWork : public Work {
 
   void wait(milliseconds timeout) override {
     const auto limit = timeout.count() > 0 ? timeout : group_timeout_;
-    const auto deadline = Clock::now() + limit;
+    const Deadline deadline(limit);
     for (int64_t round = 0; !test(); ++round) {
-      if (Clock::now() > deadline) {
+      if (deadline.passed()) {
         throw std::runtime_error(
             "no answer within " + std::to_string(limit.count()) + " ms");
       }
@@ -175,19 +174,10 @@ int count_of(const at::Tensor& tensor) {
   return static_cast<int>(tensor.numel());
 }
 
-void* memory_of(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu()) {
-    throw ConfigError(
-        "[comm] backend mpi needs tensors in main memory, got one on " +
-        tensor.device().str() + "; use --device cpu");
-  }
-  return tensor.data_ptr();
-}
-
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, int rank, int size, const MpiOptions& options)
-      : Communicator(rank, size, "mpi"), comm_(comm), options_(options) {}
+  MpiCommunicator(MPI_Comm comm, int rank, int size, milliseconds timeout)
+      : Communicator(rank, size, "mpi"), comm_(comm), timeout_(timeout) {}
 
   ~MpiCommunicator() override {
     if (MpiSession::has_ended()) {
@@ -213,7 +203,7 @@ class MpiCommunicator : public Communicator {
       flight->then = [tensor, wide](const MPI_Status&) { tensor.copy_(wide); };
     }
     check_mpi(MPI_Iallreduce(
-        MPI_IN_PLACE, memory_of(wide), count_of(wide), number_type(wide), to_mpi(op),
+        MPI_IN_PLACE, wide.data_ptr(), count_of(wide), number_type(wide), to_mpi(op),
         comm_, &flight->request));
     return in_flight(std::move(flight));
   }
@@ -221,7 +211,7 @@ class MpiCommunicator : public Communicator {
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
     auto flight = flight_with({tensor});
     check_mpi(MPI_Ibcast(
-        memory_of(tensor), count_of(tensor), bytes_type(tensor), root, comm_,
+        tensor.data_ptr(), count_of(tensor), bytes_type(tensor), root, comm_,
         &flight->request));
     return in_flight(std::move(flight));
   }
@@ -235,7 +225,7 @@ class MpiCommunicator : public Communicator {
       flight->then = [output, to](const MPI_Status&) { output.copy_(to); };
     }
     check_mpi(MPI_Ireduce_scatter_block(
-        memory_of(from), memory_of(to), count_of(to), number_type(to), MPI_SUM, comm_,
+        from.data_ptr(), to.data_ptr(), count_of(to), number_type(to), MPI_SUM, comm_,
         &flight->request));
     return in_flight(std::move(flight));
   }
@@ -243,8 +233,8 @@ class MpiCommunicator : public Communicator {
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
     auto flight = flight_with({output, input});
     check_mpi(MPI_Iallgather(
-        is_own_slice(input, output) ? MPI_IN_PLACE : memory_of(input), count_of(input),
-        bytes_type(input), memory_of(output), count_of(input), bytes_type(output),
+        is_own_slice(input, output) ? MPI_IN_PLACE : input.data_ptr(), count_of(input),
+        bytes_type(input), output.data_ptr(), count_of(input), bytes_type(output),
         comm_, &flight->request));
     return in_flight(std::move(flight));
   }
@@ -253,8 +243,8 @@ class MpiCommunicator : public Communicator {
     auto flight = flight_with({output, input});
     const bool in_place = rank() == root && is_own_slice(output, input);
     check_mpi(MPI_Iscatter(
-        rank() == root ? memory_of(input) : nullptr, count_of(output),
-        bytes_type(output), in_place ? MPI_IN_PLACE : memory_of(output),
+        rank() == root ? input.data_ptr() : nullptr, count_of(output),
+        bytes_type(output), in_place ? MPI_IN_PLACE : output.data_ptr(),
         count_of(output), bytes_type(output), root, comm_, &flight->request));
     return in_flight(std::move(flight));
   }
@@ -263,8 +253,8 @@ class MpiCommunicator : public Communicator {
     auto flight = flight_with({output, input});
     const bool in_place = rank() == root && is_own_slice(input, output);
     check_mpi(MPI_Igather(
-        in_place ? MPI_IN_PLACE : memory_of(input), count_of(input), bytes_type(input),
-        rank() == root ? memory_of(output) : nullptr, count_of(input),
+        in_place ? MPI_IN_PLACE : input.data_ptr(), count_of(input), bytes_type(input),
+        rank() == root ? output.data_ptr() : nullptr, count_of(input),
         bytes_type(input), root, comm_, &flight->request));
     return in_flight(std::move(flight));
   }
@@ -272,7 +262,7 @@ class MpiCommunicator : public Communicator {
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     auto flight = flight_with({tensor});
     check_mpi(MPI_Isend(
-        memory_of(tensor), count_of(tensor), bytes_type(tensor), peer, tag, comm_,
+        tensor.data_ptr(), count_of(tensor), bytes_type(tensor), peer, tag, comm_,
         &flight->request));
     return in_flight(std::move(flight));
   }
@@ -291,7 +281,7 @@ class MpiCommunicator : public Communicator {
       }
     };
     check_mpi(
-        MPI_Irecv(memory_of(tensor), count, type, peer, tag, comm_, &flight->request));
+        MPI_Irecv(tensor.data_ptr(), count, type, peer, tag, comm_, &flight->request));
     return in_flight(std::move(flight));
   }
 
@@ -313,16 +303,15 @@ class MpiCommunicator : public Communicator {
   }
 
   [[nodiscard]] WorkPtr in_flight(std::unique_ptr<Flight> flight) const {
-    return std::make_shared<MpiWork>(std::move(flight), options_.timeout);
+    return std::make_shared<MpiWork>(std::move(flight), timeout_);
   }
 
   MPI_Comm comm_;
-  MpiOptions options_;
+  milliseconds timeout_;
 };
 
 // Takes ownership of `comm`.
-std::unique_ptr<Communicator> communicator_of(
-    MPI_Comm comm, const MpiOptions& options) {
+std::unique_ptr<Communicator> communicator_of(MPI_Comm comm, milliseconds timeout) {
   int rank = 0;
   int size = 1;
   check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
@@ -332,18 +321,16 @@ std::unique_ptr<Communicator> communicator_of(
     check_mpi(MPI_Comm_free(&comm));
     return make_single_communicator();
   }
-  return std::make_unique<MpiCommunicator>(comm, rank, size, options);
+  return std::make_unique<MpiCommunicator>(comm, rank, size, timeout);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::do_split(int color) {
   // MPI does not accept negative colors. The color passed to MPI is therefore the
   // number of the first rank with an equal color.
-  const auto all = stack(at::full({1}, color, at::kInt), "split");
-  const int* colors = all.data_ptr<int>();
-  const auto first = std::find(colors, colors + size(), color) - colors;
+  const int first = find_part(color).ranks.front();
   MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(comm_, static_cast<int>(first), rank(), &part));
-  return communicator_of(part, options_);
+  check_mpi(MPI_Comm_split(comm_, first, rank(), &part));
+  return communicator_of(part, timeout_);
 }
 
 }  // namespace
@@ -352,17 +339,17 @@ bool has_mpi() {
   return true;
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
-  return make_mpi_communicator(MPI_COMM_WORLD, options);
+std::unique_ptr<Communicator> make_mpi_communicator(milliseconds timeout) {
+  return make_mpi_communicator(MPI_COMM_WORLD, timeout);
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(
-    MPI_Comm comm, const MpiOptions& options) {
+    MPI_Comm comm, milliseconds timeout) {
   try {
     MpiSession::of_process();
     MPI_Comm own = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(comm, &own));
-    return communicator_of(own, options);
+    return communicator_of(own, timeout);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -381,9 +368,7 @@ std::unique_ptr<Communicator> make_world(
         std::to_string(std::max(2, env.world_size)) +
         "' before the command, or use --backend gloo");
   }
-  MpiOptions mpi;
-  mpi.timeout = parts.options.timeout();
-  auto comm = make_mpi_communicator(mpi);
+  auto comm = make_mpi_communicator(parts.options.timeout());
   if (comm->size() != env.world_size || comm->rank() != env.rank) {
     throw ConfigError(
         "[comm] this process is rank " + std::to_string(comm->rank()) + " of " +

@@ -6,19 +6,13 @@
 
 namespace tandem {
 
-/// Settings of an MPI group.
-struct MpiOptions {
-  // Timeout of each operation.
-  std::chrono::milliseconds timeout{300'000};
-};
-
 /// Returns whether this build supports MPI, which requires that CMake found Open MPI
 /// (libopenmpi-dev).
 bool has_mpi();
 
 /// Returns a communicator of all ranks that mpirun started, as a duplicate of
-/// MPI_COMM_WORLD. The ranks need no store and no address, because mpirun connects
-/// them.
+/// MPI_COMM_WORLD. `timeout` is the timeout of each operation. The ranks need no store
+/// and no address, because mpirun connects them.
 ///
 /// Operations are MPI's nonblocking operations. They progress while the rank is in a
 /// call of this communicator; each call advances all operations in flight. MPI
@@ -33,6 +27,7 @@ bool has_mpi();
 ///
 /// Throws ConfigError in a build without MPI or if MPI was already finalized. Throws
 /// CommError if MPI cannot be initialized.
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options = {});
+std::unique_ptr<Communicator> make_mpi_communicator(
+    std::chrono::milliseconds timeout = kDefaultCommTimeout);
 
 }  // namespace tandem

@@ -12,6 +12,6 @@ namespace tandem {
 /// make_mpi_communicator() in mpi.h. Collective. If the program has initialized MPI,
 /// destroy the communicator before MPI_Finalize, or do not use it afterwards.
 std::unique_ptr<Communicator> make_mpi_communicator(
-    MPI_Comm comm, const MpiOptions& options);
+    MPI_Comm comm, std::chrono::milliseconds timeout);
 
 }  // namespace tandem

@@ -10,7 +10,7 @@ bool has_mpi() {
   return false;
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions&) {
+std::unique_ptr<Communicator> make_mpi_communicator(std::chrono::milliseconds) {
   throw ConfigError(
       "[comm] backend mpi is not in this build; install Open MPI (libopenmpi-dev and "
       "openmpi-bin, as scripts/setup does) and build again, or use --backend gloo");

@@ -1,8 +1,5 @@
 #include "tandem/comm/backends/thread.h"
 
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
-
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -11,46 +8,12 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/backend.h"
 #include "tandem/comm/backends/thread_group.h"
+#include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/rpc/thread_rpc.h"
 
 namespace tandem {
 
 namespace {
-
-class ThreadWork : public Work {
- public:
-  ThreadWork(
-      std::shared_ptr<ThreadGroup> group, std::shared_ptr<ThreadGroup::Meeting> meeting)
-      : group_(std::move(group)), meeting_(std::move(meeting)) {}
-
-  bool test() override {
-    return group_->test(*meeting_);
-  }
-  void wait(std::chrono::milliseconds timeout) override {
-    group_->wait(*meeting_, timeout);
-  }
-  void on_end(std::function<void()> then) override {
-    group_->on_end(*meeting_, std::move(then));
-  }
-
- private:
-  std::shared_ptr<ThreadGroup> group_;
-  std::shared_ptr<ThreadGroup::Meeting> meeting_;
-};
-
-void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      total.add_(next);
-      break;
-    case ReduceOp::min:
-      at::minimum_out(total, total, next);
-      break;
-    case ReduceOp::max:
-      at::maximum_out(total, total, next);
-      break;
-  }
-}
 
 at::Tensor nth_of(const at::Tensor& whole, size_t index, size_t count) {
   const auto part = whole.numel() / static_cast<int64_t>(count);
@@ -152,22 +115,20 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   }
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(
-        group_, group_->send(rank(), peer, tag, tensor));
+    return group_->send(rank(), peer, tag, tensor);
   }
 
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(
-        group_, group_->recv(peer, rank(), tag, tensor));
+    return group_->recv(peer, rank(), tag, tensor);
   }
 
   std::unique_ptr<Communicator> do_split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    if (place.size == 1) {
+    const Part part = find_part(color);
+    if (part.size() == 1) {
       return make_single_communicator();
     }
     return std::make_unique<ThreadCommunicator>(
-        group_->child(sequence_, color, place.size), place.rank, place.size);
+        group_->child(sequence_, color, part.size()), part.rank, part.size());
   }
 
   int failed_peer() const override {
@@ -178,9 +139,7 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   [[nodiscard]] WorkPtr meet(
       const std::string& kind, const at::Tensor& input, const at::Tensor& output,
       const ThreadGroup::Combine& combine) {
-    const auto meeting =
-        group_->arrive(rank(), sequence_++, {kind, input, output}, combine);
-    return std::make_shared<ThreadWork>(group_, meeting);
+    return group_->arrive(rank(), sequence_++, {kind, input, output}, combine);
   }
 
   std::shared_ptr<ThreadGroup> group_;

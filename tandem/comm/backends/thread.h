@@ -8,9 +8,6 @@
 
 namespace tandem {
 
-/// Default timeout of an operation.
-constexpr std::chrono::milliseconds kDefaultCommTimeout{300'000};
-
 /// Returns communicators for `size` ranks that are threads of this process, one for
 /// each rank.
 ///

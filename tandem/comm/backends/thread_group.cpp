@@ -24,12 +24,12 @@ void check_same(const std::vector<ThreadGroup::Part>& parts) {
 ThreadGroup::ThreadGroup(int size, std::chrono::milliseconds timeout)
     : size_(size), timeout_(timeout) {}
 
-std::shared_ptr<ThreadGroup::Meeting> ThreadGroup::arrive(
+WorkPtr ThreadGroup::arrive(
     int rank, int64_t sequence, Part part, const Combine& combine) {
   std::unique_lock<std::mutex> lock(mutex_);
   auto& meeting = meetings_[sequence];
   if (!meeting) {
-    meeting = std::make_shared<Meeting>(size_);
+    meeting = std::make_shared<Meeting>(*this, size_);
   }
   const auto mine = meeting;
   mine->parts[static_cast<size_t>(rank)] = std::move(part);
@@ -41,55 +41,53 @@ std::shared_ptr<ThreadGroup::Meeting> ThreadGroup::arrive(
   return mine;
 }
 
-std::shared_ptr<ThreadGroup::Meeting> ThreadGroup::send(
-    int from, int to, int tag, const at::Tensor& tensor) {
+WorkPtr ThreadGroup::send(int from, int to, int tag, const at::Tensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& [sent, received] = mailbox(from, to, tag);
-  const auto meeting = std::make_shared<Meeting>(0);
+  const auto meeting = std::make_shared<Meeting>(*this, 0);
   sent.push_back({tensor, meeting});
   deliver(sent, received);
   return meeting;
 }
 
-std::shared_ptr<ThreadGroup::Meeting> ThreadGroup::recv(
-    int from, int to, int tag, const at::Tensor& tensor) {
+WorkPtr ThreadGroup::recv(int from, int to, int tag, const at::Tensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& [sent, received] = mailbox(from, to, tag);
-  const auto meeting = std::make_shared<Meeting>(0);
+  const auto meeting = std::make_shared<Meeting>(*this, 0);
   received.push_back({tensor, meeting});
   deliver(sent, received);
   return meeting;
 }
 
-bool ThreadGroup::test(const Meeting& meeting) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return meeting.done || failed_rank_ >= 0;
+bool ThreadGroup::Meeting::test() {
+  const std::lock_guard<std::mutex> lock(group.mutex_);
+  return done || group.failed_rank_ >= 0;
 }
 
-void ThreadGroup::on_end(Meeting& meeting, std::function<void()> then) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (meeting.done) {
-    then();
+void ThreadGroup::Meeting::on_end(std::function<void()> call) {
+  const std::lock_guard<std::mutex> lock(group.mutex_);
+  if (done) {
+    call();
   } else {
-    meeting.on_end.push_back(std::move(then));
+    then.push_back(std::move(call));
   }
 }
 
-void ThreadGroup::wait(const Meeting& meeting, std::chrono::milliseconds timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto limit = timeout.count() > 0 ? timeout : timeout_;
-  const bool ended =
-      changed_.wait_for(lock, limit, [&] { return meeting.done || failed_rank_ >= 0; });
-  if (meeting.done && !meeting.error.empty()) {
-    throw std::runtime_error(meeting.error);
+void ThreadGroup::Meeting::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(group.mutex_);
+  const auto limit = timeout.count() > 0 ? timeout : group.timeout_;
+  const bool ended = group.changed_.wait_for(
+      lock, limit, [&] { return done || group.failed_rank_ >= 0; });
+  if (done && !error.empty()) {
+    throw std::runtime_error(error);
   }
-  if (meeting.done) {
+  if (done) {
     return;
   }
   throw std::runtime_error(
-      ended ? "rank " + std::to_string(failed_rank_) + " stopped"
+      ended ? "rank " + std::to_string(group.failed_rank_) + " stopped"
             : "no answer within " + std::to_string(limit.count()) + " ms; " +
-                  std::to_string(meeting.arrived) + " of " + std::to_string(size_) +
+                  std::to_string(arrived) + " of " + std::to_string(group.size_) +
                   " ranks arrived");
 }
 
@@ -152,7 +150,7 @@ void ThreadGroup::finish(Meeting& meeting, const Combine& combine) {
 void ThreadGroup::conclude(Meeting& meeting, const std::string& error) {
   meeting.error = error;
   meeting.done = true;
-  for (const auto& then : meeting.on_end) {
+  for (const auto& then : meeting.then) {
     then();
   }
   changed_.notify_all();

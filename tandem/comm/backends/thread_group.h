@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/comm/communicator.h"
 #include "tandem/comm/rpc/thread_rpc.h"
 
 namespace tandem {
@@ -22,7 +23,7 @@ namespace tandem {
 /// State that the thread ranks of a group share. Thread-safe.
 ///
 /// One mutex protects all members. The last rank to arrive computes without holding the
-/// mutex, because no other rank touches the tensors before Meeting::done is true.
+/// mutex, because no other rank touches the tensors before the operation has ended.
 class ThreadGroup {
  public:
   /// One rank's arguments of an operation.
@@ -32,22 +33,6 @@ class ThreadGroup {
     at::Tensor output;
   };
 
-  /// State of one collective operation, one send or one receive. A collective ends
-  /// after all ranks have called it. A send and its receive end together, after both
-  /// were called. `done` is then true. Only collectives set `parts` and `arrived`.
-  struct Meeting {
-    explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
-
-    std::vector<Part> parts;
-    int arrived = 0;
-    bool done = false;
-    // Functions to call at the end.
-    std::vector<std::function<void()>> on_end;
-    // Text of the error, "" if there is none. Each rank throws its own exception with
-    // this text.
-    std::string error;
-  };
-
   using Combine = std::function<void(std::vector<Part>&)>;
 
   ThreadGroup(int size, std::chrono::milliseconds timeout);
@@ -55,24 +40,13 @@ class ThreadGroup {
   /// Adds a rank's part to the collective with number `sequence`. The last rank to
   /// arrive calls `combine` with the parts of all ranks, in rank order. If `combine`
   /// throws, or the kinds of the parts differ, wait() throws on all ranks.
-  std::shared_ptr<Meeting> arrive(
+  [[nodiscard]] WorkPtr arrive(
       int rank, int64_t sequence, Part part, const Combine& combine);
 
   /// Sends or receives a message. Messages with equal (from, to, tag) arrive in the
   /// order of their sends.
-  std::shared_ptr<Meeting> send(int from, int to, int tag, const at::Tensor& tensor);
-  std::shared_ptr<Meeting> recv(int from, int to, int tag, const at::Tensor& tensor);
-
-  /// Returns whether wait() would return or throw immediately.
-  bool test(const Meeting& meeting);
-
-  /// Calls `then` when the operation ends, in the thread of any rank.
-  void on_end(Meeting& meeting, std::function<void()> then);
-
-  /// Waits until an operation is complete. Throws if the operation failed, a rank
-  /// failed, or not all ranks arrived in time. A timeout of 0 means the group's
-  /// timeout.
-  void wait(const Meeting& meeting, std::chrono::milliseconds timeout);
+  [[nodiscard]] WorkPtr send(int from, int to, int tag, const at::Tensor& tensor);
+  [[nodiscard]] WorkPtr recv(int from, int to, int tag, const at::Tensor& tensor);
 
   /// Reports that a rank failed. All waits in this group, and in groups that were split
   /// from it, then end with an error.
@@ -89,6 +63,28 @@ class ThreadGroup {
   std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number);
 
  private:
+  // One collective operation, one send or one receive. All ranks of a collective share
+  // the object. A collective ends after all ranks have called it. A send and its
+  // receive end together, after both were called. `done` is then true. Only collectives
+  // set `parts` and `arrived`.
+  struct Meeting : Work {
+    Meeting(ThreadGroup& of, int size) : group(of), parts(static_cast<size_t>(size)) {}
+
+    bool test() override;
+    void wait(std::chrono::milliseconds timeout) override;
+    void on_end(std::function<void()> then) override;
+
+    ThreadGroup& group;
+    std::vector<Part> parts;
+    int arrived = 0;
+    bool done = false;
+    // Functions to call at the end, in the thread of any rank.
+    std::vector<std::function<void()>> then;
+    // Text of the error, "" if there is none. Each rank throws its own exception with
+    // this text.
+    std::string error;
+  };
+
   struct Message {
     at::Tensor tensor;
     std::shared_ptr<Meeting> meeting;

@@ -5,13 +5,13 @@
 
 #include <deque>
 #include <thread>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/backends/c10d_communicator.h"
 #include "tandem/comm/backends/device.h"
 #include "tandem/comm/c10d_store.h"
 
@@ -19,7 +19,6 @@ namespace tandem {
 
 namespace {
 
-using Group = c10d::TANDEM_C10D_GROUP;
 using C10dWork = c10::intrusive_ptr<c10d::Work>;
 
 void rethrow(c10d::Work& work) {
@@ -69,36 +68,14 @@ class NcclWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Views bool as bytes, because NCCL cannot add bool.
-at::Tensor movable(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor;
-}
-
-std::vector<at::Tensor> parts_of(const at::Tensor& whole, int count) {
-  return movable(whole).view(-1).chunk(count);
-}
-
-c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-    default:
-      return c10d::ReduceOp::SUM;
-  }
-}
-
-class NcclCommunicator : public Communicator {
+class NcclCommunicator : public C10dCommunicator {
  public:
   NcclCommunicator(
       const CudaLibrary& cuda, at::Device device, std::shared_ptr<StoreClient> store,
-      std::string name, int rank, int size, std::chrono::milliseconds timeout)
-      : Communicator(rank, size, "nccl"),
+      const std::string& name, int rank, int size, std::chrono::milliseconds timeout)
+      : C10dCommunicator(std::move(store), name, rank, size, "nccl"),
         cuda_(cuda),
         device_(device),
-        store_(std::move(store)),
-        name_(std::move(name)),
         timeout_(timeout),
         group_(make_group("all")),
         to_higher_(make_group("to higher ranks")),
@@ -109,86 +86,42 @@ class NcclCommunicator : public Communicator {
   }
 
  protected:
-  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+  Group& group() override {
     check_earlier();
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    return running(group_->allreduce(tensors, options));
+    return *group_;
   }
 
-  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+  Group& group_for_message(int from, int to) override {
     check_earlier();
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    return running(group_->broadcast(tensors, options));
+    return from < to ? *to_higher_ : *to_lower_;
+  }
+
+  WorkPtr running(C10dWork work) override {
+    earlier_.push_back(work);
+    return std::make_shared<NcclWork>(std::move(work), timeout_);
+  }
+
+  std::unique_ptr<Communicator> make_part(
+      const std::string& name, int rank, int size) override {
+    return make_nccl_communicator(cuda_, device_, store(), name, rank, size, timeout_);
   }
 
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    check_earlier();
     auto out = output.view(-1);
     auto in = input.view(-1);
-    return running(group_->_reduce_scatter_base(out, in));
+    return running(group()._reduce_scatter_base(out, in));
   }
 
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    check_earlier();
-    auto out = movable(output).view(-1);
-    auto in = movable(input).view(-1);
-    return running(group_->_allgather_base(out, in));
-  }
-
-  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    check_earlier();
-    c10d::ScatterOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> outputs{movable(output).view(-1)};
-    std::vector<std::vector<at::Tensor>> inputs;
-    if (rank() == root) {
-      inputs.push_back(parts_of(input, size()));
-    }
-    return running(group_->scatter(outputs, inputs, options));
-  }
-
-  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    check_earlier();
-    c10d::GatherOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> inputs{movable(input).view(-1)};
-    std::vector<std::vector<at::Tensor>> outputs;
-    if (rank() == root) {
-      outputs.push_back(parts_of(output, size()));
-    }
-    return running(group_->gather(outputs, inputs, options));
-  }
-
-  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    check_earlier();
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    Group& group = peer > rank() ? *to_higher_ : *to_lower_;
-    return running(group.send(tensors, peer, tag));
-  }
-
-  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    check_earlier();
-    std::vector<at::Tensor> tensors{movable(tensor)};
-    Group& group = peer < rank() ? *to_higher_ : *to_lower_;
-    return running(group.recv(tensors, peer, tag));
-  }
-
-  std::unique_ptr<Communicator> do_split(int color) override {
-    const SplitRank place = rank_in_split(color);
-    const auto name =
-        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-    return make_nccl_communicator(
-        cuda_, device_, store_, name, place.rank, place.size, timeout_);
+    auto out = flat(output);
+    auto in = flat(input);
+    return running(group()._allgather_base(out, in));
   }
 
  private:
   c10::intrusive_ptr<Group> make_group(const std::string& purpose) const {
     return cuda_.make_nccl(
-        make_c10d_store(store_, name_ + "/" + purpose, timeout_, {}), rank(), size(),
+        make_c10d_store(store(), name() + "/" + purpose, timeout_, {}), rank(), size(),
         timeout_);
   }
 
@@ -201,17 +134,9 @@ class NcclCommunicator : public Communicator {
     }
   }
 
-  [[nodiscard]] WorkPtr running(C10dWork work) {
-    earlier_.push_back(work);
-    return std::make_shared<NcclWork>(std::move(work), timeout_);
-  }
-
   const CudaLibrary& cuda_;
   at::Device device_;
-  std::shared_ptr<StoreClient> store_;
-  std::string name_;
   std::chrono::milliseconds timeout_;
-  int num_splits_ = 0;
   c10::intrusive_ptr<Group> group_;
   // Groups for messages to higher and to lower ranks. The messages of a group between
   // two ranks share a stream. With one group for both directions, two ranks that send

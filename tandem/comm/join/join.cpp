@@ -61,13 +61,13 @@ std::shared_ptr<StoreClient> find_store(
   if (points.size() == 1) {
     return std::make_shared<StoreClient>(points[0], timeout, token);
   }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const Deadline deadline(timeout);
   for (;;) {
     for (const auto& point : points) {
       try {
         return std::make_shared<StoreClient>(point, Milliseconds(200), token);
       } catch (const Error&) {
-        if (std::chrono::steady_clock::now() > deadline) {
+        if (deadline.passed()) {
           throw;
         }
       }

@@ -124,9 +124,7 @@ JoinedRun join_run(MPI_Comm comm, const CommOptions& options) {
   set_thread_rank(env.rank, env.world_size);
   JoinedRun run;
   run.env = env;
-  MpiOptions mpi;
-  mpi.timeout = options.timeout();
-  run.comm = make_mpi_communicator(comm, mpi);
+  run.comm = make_mpi_communicator(comm, options.timeout());
   return run;
 }
 

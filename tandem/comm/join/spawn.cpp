@@ -13,6 +13,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/launch/failure_file.h"
 #include "tandem/launch/launcher.h"
 
@@ -30,10 +31,8 @@ std::string describe_call(int call, pid_t parent) {
 }
 
 bool is_rank() {
-  const std::string text = get_env(kCallVariable).value_or("");
-  const std::string parent = " of process " + std::to_string(getppid());
-  return text.size() > parent.size() &&
-         text.compare(text.size() - parent.size(), parent.size(), parent) == 0;
+  return ends_with(
+      get_env(kCallVariable).value_or(""), " of process " + std::to_string(getppid()));
 }
 
 // Returns the number of this call of spawn() in the process, from 1.

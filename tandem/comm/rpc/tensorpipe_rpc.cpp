@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/output.h"
 #include "tandem/base/store/address_filter.h"
@@ -24,6 +25,8 @@ using MessagePtr = c10::intrusive_ptr<rpc::Message>;
 using FuturePtr = c10::intrusive_ptr<rpc::JitFuture>;
 
 constexpr Milliseconds kBetweenLooks{1'000};
+// Number of threads that decode messages.
+constexpr int kThreads = 2;
 
 // Message types that LibTorch does not use itself.
 constexpr auto kRequest =
@@ -157,7 +160,7 @@ class TensorPipeRpc : public Rpc {
     const auto admission = std::make_shared<const AddressFilter>(options.admitted);
     const NoSigpipe guard;
     rpc::TensorPipeRpcBackendOptions settings(
-        options.threads, {}, {}, seconds(timeout_), "env://");
+        kThreads, {}, {}, seconds(timeout_), "env://");
     agent_ = std::make_shared<rpc::TensorPipeAgent>(
         make_c10d_store(std::move(store), name, timeout_, admission),
         name_of_rank(rank), static_cast<rpc::worker_id_t>(rank), size,
@@ -178,10 +181,10 @@ class TensorPipeRpc : public Rpc {
   }
 
   RpcRequest next() override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    const Deadline deadline(timeout_);
     RpcRequest request;
     while (!queue_->pop(request, std::min(kBetweenLooks, timeout_))) {
-      if (std::chrono::steady_clock::now() >= deadline) {
+      if (deadline.passed()) {
         throw CommError(
             "a request of another rank",
             "none within " + std::to_string(timeout_.count()) + " ms");

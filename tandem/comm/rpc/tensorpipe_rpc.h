@@ -18,10 +18,7 @@ struct TensorPipeOptions {
   std::set<std::string> admitted;
   // Timeout of each wait: for an answer, for a request, and for the other ranks at the
   // start.
-  std::chrono::milliseconds timeout{300'000};
-
-  // Number of threads that decode messages.
-  int threads = 2;
+  std::chrono::milliseconds timeout = kDefaultCommTimeout;
 };
 
 /// Returns an Rpc between rank processes over LibTorch's TensorPipe agent, without

@@ -1,20 +1,13 @@
 #include "tandem/comm/rpc/thread_rpc.h"
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "tandem/base/error.h"
 
 namespace tandem {
 
 namespace {
-
-// A call in progress. The mailboxes' mutex guards its members.
-struct Call {
-  bool answered = false;
-  RpcMessage answer;
-};
 
 RpcMessage copy_of(RpcMessage message) {
   for (auto& tensor : message.tensors) {
@@ -23,104 +16,92 @@ RpcMessage copy_of(RpcMessage message) {
   return message;
 }
 
-std::string late(std::chrono::milliseconds timeout) {
-  return "none within " + std::to_string(timeout.count()) + " ms";
-}
-
-}  // namespace
-
-struct ThreadMailboxes::State {
-  State(int size, std::chrono::milliseconds limit)
-      : timeout(limit), requests(static_cast<size_t>(size)) {}
-
-  // Waits until `ready` returns true. Throws CommError at the timeout.
-  template <typename Ready>
-  void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Ready ready) {
-    const bool ended =
-        changed.wait_for(lock, timeout, [&] { return ready() || failed_rank >= 0; });
-    if (ready()) {
-      return;
-    }
-    if (ended) {
-      throw CommError(
-          what, "rank " + std::to_string(failed_rank) + " stopped", failed_rank);
-    }
-    throw CommError(what, late(timeout));
-  }
-
-  const std::chrono::milliseconds timeout;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int failed_rank = -1;
-  // Queue of received requests for each rank.
-  std::vector<std::deque<RpcRequest>> requests;
-};
-
-namespace {
-
 class ThreadRpc : public Rpc {
  public:
-  ThreadRpc(std::shared_ptr<ThreadMailboxes::State> state, int rank)
-      : state_(std::move(state)), rank_(rank) {}
+  ThreadRpc(std::shared_ptr<ThreadMailboxes> mailboxes, int rank)
+      : mailboxes_(std::move(mailboxes)), rank_(rank) {}
 
   RpcMessage call(int peer, RpcMessage request) override {
-    const auto call = std::make_shared<Call>();
-    RpcRequest arriving;
-    arriving.from = rank_;
-    arriving.message = copy_of(std::move(request));
-    // A weak pointer, because the state keeps requests that are never received.
-    arriving.reply = [owner = std::weak_ptr(state_), call](RpcMessage answer) {
-      const auto state = owner.lock();
-      if (state == nullptr) {
-        return;
-      }
-      answer = copy_of(std::move(answer));
-      const std::lock_guard<std::mutex> lock(state->mutex);
-      call->answer = std::move(answer);
-      call->answered = true;
-      state->changed.notify_all();
-    };
-    std::unique_lock<std::mutex> lock(state_->mutex);
-    state_->requests[static_cast<size_t>(peer)].push_back(std::move(arriving));
-    state_->changed.notify_all();
-    state_->wait(lock, "the answer of rank " + std::to_string(peer), [&] {
-      return call->answered;
-    });
-    return std::move(call->answer);
+    return mailboxes_->call(rank_, peer, std::move(request));
   }
 
   RpcRequest next() override {
-    std::unique_lock<std::mutex> lock(state_->mutex);
-    auto& mine = state_->requests[static_cast<size_t>(rank_)];
-    state_->wait(lock, "a request of another rank", [&] { return !mine.empty(); });
-    RpcRequest first = std::move(mine.front());
-    mine.pop_front();
-    return first;
+    return mailboxes_->next(rank_);
   }
 
  private:
-  std::shared_ptr<ThreadMailboxes::State> state_;
+  std::shared_ptr<ThreadMailboxes> mailboxes_;
   int rank_;
 };
 
 }  // namespace
 
 ThreadMailboxes::ThreadMailboxes(int size, std::chrono::milliseconds timeout)
-    : state_(std::make_shared<State>(size, timeout)) {}
+    : timeout_(timeout), requests_(static_cast<size_t>(size)) {}
 
-ThreadMailboxes::~ThreadMailboxes() = default;
+RpcMessage ThreadMailboxes::call(int rank, int peer, RpcMessage request) {
+  // The mutex guards the answer.
+  const auto answer = std::make_shared<std::optional<RpcMessage>>();
+  RpcRequest arriving;
+  arriving.from = rank;
+  arriving.message = copy_of(std::move(request));
+  // A weak pointer, because this object keeps requests that are never received.
+  arriving.reply = [weak = weak_from_this(), answer](RpcMessage message) {
+    const auto self = weak.lock();
+    if (self == nullptr) {
+      return;
+    }
+    message = copy_of(std::move(message));
+    const std::lock_guard<std::mutex> lock(self->mutex_);
+    *answer = std::move(message);
+    self->changed_.notify_all();
+  };
+  std::unique_lock<std::mutex> lock(mutex_);
+  requests_[static_cast<size_t>(peer)].push_back(std::move(arriving));
+  changed_.notify_all();
+  wait(lock, "the answer of rank " + std::to_string(peer), [&] {
+    return answer->has_value();
+  });
+  return std::move(**answer);
+}
+
+RpcRequest ThreadMailboxes::next(int rank) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  auto& mine = requests_[static_cast<size_t>(rank)];
+  wait(lock, "a request of another rank", [&] { return !mine.empty(); });
+  RpcRequest first = std::move(mine.front());
+  mine.pop_front();
+  return first;
+}
 
 void ThreadMailboxes::fail(int rank) {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->failed_rank < 0) {
-    state_->failed_rank = rank;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failed_rank_ < 0) {
+    failed_rank_ = rank;
   }
-  state_->changed.notify_all();
+  changed_.notify_all();
+}
+
+// Waits until `ready` returns true. Throws CommError at the timeout, or if a rank
+// failed.
+template <typename Ready>
+void ThreadMailboxes::wait(
+    std::unique_lock<std::mutex>& lock, const std::string& what, Ready ready) {
+  const bool ended =
+      changed_.wait_for(lock, timeout_, [&] { return ready() || failed_rank_ >= 0; });
+  if (ready()) {
+    return;
+  }
+  if (ended) {
+    throw CommError(
+        what, "rank " + std::to_string(failed_rank_) + " stopped", failed_rank_);
+  }
+  throw CommError(what, "none within " + std::to_string(timeout_.count()) + " ms");
 }
 
 std::unique_ptr<Rpc> make_thread_rpc(
-    const std::shared_ptr<ThreadMailboxes>& mailboxes, int rank) {
-  return std::make_unique<ThreadRpc>(mailboxes->state_, rank);
+    std::shared_ptr<ThreadMailboxes> mailboxes, int rank) {
+  return std::make_unique<ThreadRpc>(std::move(mailboxes), rank);
 }
 
 }  // namespace tandem

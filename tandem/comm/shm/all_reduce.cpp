@@ -151,9 +151,8 @@ class AllReduce : public ShmOperation {
 
 }  // namespace
 
-std::shared_ptr<ShmOperation> shm_all_reduce(
-    ShmCollectives& group, const at::Tensor& tensor, ReduceOp op) {
-  return std::make_shared<AllReduce>(group, tensor, op);
+WorkPtr shm_all_reduce(ShmCollectives& group, const at::Tensor& tensor, ReduceOp op) {
+  return group.start(std::make_shared<AllReduce>(group, tensor, op));
 }
 
 }  // namespace tandem

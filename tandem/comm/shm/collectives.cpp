@@ -10,7 +10,6 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Block = ShmRankBlock;
 
 // Number of rounds that a rank may fill before it takes the first of them. With two
@@ -108,7 +107,7 @@ bool ShmCollectives::progress() {
       moved = true;
     }
   } catch (const std::exception& error) {
-    fail(first_line(error));
+    error_ = first_line(error);
   }
   if (wrote_) {
     wrote_ = false;
@@ -125,14 +124,8 @@ bool ShmCollectives::test(const ShmOperation& operation) {
 void ShmCollectives::wait(
     const ShmOperation& operation, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  // Set after the first sleep, because reading the clock takes as long as a small
-  // all-reduce.
-  Clock::time_point deadline{};
-  const auto awake = [&] {
-    const auto now = Clock::now();
-    if (deadline == Clock::time_point{}) {
-      deadline = now + limit;
-    } else if (now > deadline) {
+  const auto awake = [&](bool late) {
+    if (late) {
       const int awaited = awaited_rank(operation);
       throw std::runtime_error(
           "no answer within " + std::to_string(limit.count()) + " ms" +
@@ -140,7 +133,8 @@ void ShmCollectives::wait(
     }
     look_for_lost_ranks(operation);
   };
-  group_.family->wait([&] { return operation.ended_ || !error_.empty(); }, awake);
+  group_.family->wait(
+      [&] { return operation.ended_ || !error_.empty(); }, limit, awake);
   if (!operation.ended_) {
     throw std::runtime_error(error_);
   }
@@ -369,38 +363,38 @@ int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   return -1;
 }
 
-int ShmGroup::lost_with(int member) const {
+std::optional<LostRank> ShmGroup::find_lost(int member, bool count_left) const {
   const int found = family_ranks[static_cast<size_t>(member)];
-  if (!family->region().died(found)) {
-    return -1;
+  if (family->region().died(found)) {
+    const auto first = std::find(
+        family_ranks.begin(), family_ranks.end(), family->region().first_lost(found));
+    const bool is_here = first != family_ranks.end();
+    return LostRank{
+        is_here ? static_cast<int>(first - family_ranks.begin()) : member, true};
   }
-  const auto first = std::find(
-      family_ranks.begin(), family_ranks.end(), family->region().first_lost(found));
-  return first == family_ranks.end() ? member
-                                     : static_cast<int>(first - family_ranks.begin());
+  if (count_left && region->block(member).state.load() == Block::left) {
+    return LostRank{member, false};
+  }
+  return std::nullopt;
 }
 
 void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
-  int lost = -1;
-  for (int other = 0; lost < 0 && other < size(); ++other) {
-    lost = group_.lost_with(other);
+  std::optional<LostRank> lost;
+  for (int other = 0; !lost && other < size(); ++other) {
+    lost = group_.find_lost(other, false);
   }
-  const int awaited = awaited_rank(operation);
-  const bool died = lost >= 0;
-  if (!died && (awaited < 0 || block(awaited).state.load() != Block::left)) {
+  if (const int awaited = awaited_rank(operation); !lost && awaited >= 0) {
+    lost = group_.find_lost(awaited, true);
+  }
+  if (!lost) {
     return;
   }
-  lost = died ? lost : awaited;
   // The data that the rank wrote before it ended may be sufficient.
   progress();
   if (!operation.ended_ && error_.empty()) {
-    fail("rank " + std::to_string(lost) + (died ? " died" : " left the group"), lost);
+    error_ = lost->text();
+    failed_rank_ = lost->rank;
   }
-}
-
-void ShmCollectives::fail(const std::string& error, int rank) {
-  error_ = error;
-  failed_rank_ = rank;
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,18 @@
 #include "tandem/comm/shm/region.h"
 
 namespace tandem {
+
+/// A rank of a group that has ended.
+struct LostRank {
+  int rank = 0;
+  // True if the process died, false if the rank left the group.
+  bool died = false;
+
+  /// Returns a text such as "rank 2 died".
+  std::string text() const {
+    return "rank " + std::to_string(rank) + (died ? " died" : " left the group");
+  }
+};
 
 /// A group of ranks that share memory. A rank has a number in its group and another
 /// number in its family (family.h).
@@ -29,9 +42,10 @@ struct ShmGroup {
   }
 
   /// If the process of rank `member` has died, returns the rank whose death was
-  /// detected first, or `member` if that rank is not in this group. Otherwise returns
-  /// -1.
-  int lost_with(int member) const;
+  /// detected first, or `member` if that rank is not in this group. If `member` has
+  /// left the group and `count_left` is true, returns `member`. Otherwise returns
+  /// nullopt.
+  std::optional<LostRank> find_lost(int member, bool count_left) const;
 };
 
 /// Executes a group's collectives in rounds, in the order of their start.
@@ -92,7 +106,6 @@ class ShmCollectives : public ShmProgress {
   PerRank<char> shared_places(const ShmOperation& operation) const;
   int awaited_rank(const ShmOperation& operation) const;
   void look_for_lost_ranks(const ShmOperation& operation);
-  void fail(const std::string& error, int rank = -1);
 
   ShmRankBlock& block(int rank) const {
     return *blocks_[static_cast<size_t>(rank)];

@@ -9,8 +9,11 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "tandem/base/deadline.h"
 
 namespace tandem {
 
@@ -230,8 +233,12 @@ void ShmFamily::ring(const std::vector<int>& ranks) const {
 }
 
 void ShmFamily::wait(
-    const std::function<bool()>& ended, const std::function<void()>& awake) {
+    const std::function<bool()>& ended, std::chrono::milliseconds limit,
+    const std::function<void(bool late)>& awake) {
   constexpr std::chrono::milliseconds kNap{20};
+  // Set after the first sleep, because reading the clock takes as long as a small
+  // all-reduce.
+  std::optional<Deadline> deadline;
   ShmWait wait(*region_, rank_, size_);
   while (!ended()) {
     if (progress()) {
@@ -240,7 +247,10 @@ void ShmFamily::wait(
       ShmSleeper sleeper(region_->block(rank_));
       if (!progress()) {
         sleeper.sleep(kNap);
-        awake();
+        if (!deadline) {
+          deadline.emplace(limit);
+        }
+        awake(deadline->passed());
       }
     }
   }

@@ -50,9 +50,12 @@ class ShmFamily {
   void ring(const std::vector<int>& ranks) const;
 
   /// Advances operations until `ended` returns true. Polls first, then yields, then
-  /// sleeps (ShmWait). Calls `awake` after every sleep. A sleep ends when another rank
-  /// calls ring(), or after 20 ms.
-  void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
+  /// sleeps (ShmWait). A sleep ends when another rank calls ring(), or after 20 ms.
+  /// After every sleep, calls `awake`, and passes whether `limit` has passed since the
+  /// first sleep.
+  void wait(
+      const std::function<bool()>& ended, std::chrono::milliseconds limit,
+      const std::function<void(bool late)>& awake);
 
  private:
   std::shared_ptr<ShmRegion> region_;

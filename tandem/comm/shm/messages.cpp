@@ -7,8 +7,6 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 int64_t room_in(const ShmRing& ring) {
   const uint64_t used = ring.written.load(std::memory_order_relaxed) -
                         ring.read.load(std::memory_order_acquire);
@@ -255,38 +253,30 @@ void ShmMessages::deliver(Arrival& arrival) {
 
 void ShmMessages::wait(const Message& message, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  Clock::time_point deadline{};
-  const auto awake = [&] {
-    const auto now = Clock::now();
-    if (deadline == Clock::time_point{}) {
-      deadline = now + limit;
-    } else if (now > deadline) {
+  const auto awake = [&](bool late) {
+    if (late) {
       throw std::runtime_error(
           "no answer within " + std::to_string(limit.count()) +
           " ms; waited for rank " + std::to_string(message.peer));
     }
     look_for_lost_rank(message);
   };
-  group_.family->wait([&] { return message.ended; }, awake);
+  group_.family->wait([&] { return message.ended; }, limit, awake);
   if (!message.error.empty()) {
     throw std::runtime_error(message.error);
   }
 }
 
 void ShmMessages::look_for_lost_rank(const Message& message) {
-  const int peer = message.peer;
-  const int lost = group_.lost_with(peer);
-  const bool died = lost >= 0;
-  const bool left = group_.region->block(peer).state.load() == ShmRankBlock::left;
-  if (!died && !left) {
+  const auto lost = group_.find_lost(message.peer, true);
+  if (!lost) {
     return;
   }
   // The data that the rank sent before it ended may be sufficient.
   progress();
   if (!message.ended) {
-    failed_rank_ = died ? lost : peer;
-    throw std::runtime_error(
-        "rank " + std::to_string(failed_rank_) + (died ? " died" : " left the group"));
+    failed_rank_ = lost->rank;
+    throw std::runtime_error(lost->text());
   }
 }
 

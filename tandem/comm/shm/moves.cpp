@@ -194,31 +194,30 @@ class ReduceScatter : public Move {
 
 }  // namespace
 
-std::shared_ptr<ShmOperation> shm_broadcast(
-    ShmCollectives& group, const at::Tensor& tensor, int root) {
-  return std::make_shared<Broadcast>(group, tensor, root);
+WorkPtr shm_broadcast(ShmCollectives& group, const at::Tensor& tensor, int root) {
+  return group.start(std::make_shared<Broadcast>(group, tensor, root));
 }
 
-std::shared_ptr<ShmOperation> shm_reduce_scatter(
+WorkPtr shm_reduce_scatter(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input) {
-  return std::make_shared<ReduceScatter>(group, output, input);
+  return group.start(std::make_shared<ReduceScatter>(group, output, input));
 }
 
-std::shared_ptr<ShmOperation> shm_all_gather(
+WorkPtr shm_all_gather(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input) {
-  return std::make_shared<AllGather>(group, output, input, -1);
+  return group.start(std::make_shared<AllGather>(group, output, input, -1));
 }
 
-std::shared_ptr<ShmOperation> shm_scatter(
+WorkPtr shm_scatter(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input,
     int root) {
-  return std::make_shared<Scatter>(group, output, input, root);
+  return group.start(std::make_shared<Scatter>(group, output, input, root));
 }
 
-std::shared_ptr<ShmOperation> shm_gather(
+WorkPtr shm_gather(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input,
     int root) {
-  return std::make_shared<AllGather>(group, output, input, root);
+  return group.start(std::make_shared<AllGather>(group, output, input, root));
 }
 
 }  // namespace tandem

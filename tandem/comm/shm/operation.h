@@ -92,7 +92,8 @@ class ShmOperation : public Work {
   std::function<void()> then_;
 };
 
-// Collectives over shared memory, with the arguments of communicator.h.
+// Functions that start collectives over shared memory, with the arguments of
+// communicator.h.
 //
 // Values are reduced in rank order. A small operation sends its data in the
 // announcement (ShmAnnouncement). If the tensors of all ranks are in shared memory,
@@ -105,17 +106,17 @@ class ShmOperation : public Work {
 // each rank then reduces a slice of every chunk, or the whole chunk if there are two
 // ranks or the tensor is small.
 
-std::shared_ptr<ShmOperation> shm_all_reduce(
+[[nodiscard]] WorkPtr shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);
-std::shared_ptr<ShmOperation> shm_broadcast(
+[[nodiscard]] WorkPtr shm_broadcast(
     ShmCollectives& group, const at::Tensor& tensor, int root);
-std::shared_ptr<ShmOperation> shm_reduce_scatter(
+[[nodiscard]] WorkPtr shm_reduce_scatter(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input);
-std::shared_ptr<ShmOperation> shm_all_gather(
+[[nodiscard]] WorkPtr shm_all_gather(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input);
-std::shared_ptr<ShmOperation> shm_scatter(
+[[nodiscard]] WorkPtr shm_scatter(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input, int root);
-std::shared_ptr<ShmOperation> shm_gather(
+[[nodiscard]] WorkPtr shm_gather(
     ShmCollectives& group, const at::Tensor& output, const at::Tensor& input, int root);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
@@ -57,11 +58,11 @@ struct flock lock_of(int rank) {
 std::shared_ptr<ShmRegion> ShmRegion::create(int size) {
   std::random_device random;
   const uint64_t nonce = (uint64_t{random()} << 32 | random()) | 1;
-  const int fd = memfd_create("tandem-ranks", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes_of(size))) != 0) {
+  Descriptor file(memfd_create("tandem-ranks", MFD_CLOEXEC));
+  if (!file || ftruncate(file.fd(), static_cast<off_t>(bytes_of(size))) != 0) {
     refuse("create shared memory");
   }
-  std::shared_ptr<ShmRegion> region(new ShmRegion(fd, size, nonce));
+  std::shared_ptr<ShmRegion> region(new ShmRegion(std::move(file), size, nonce));
   reinterpret_cast<Header*>(region->memory_)->nonce = nonce;
   return region;
 }
@@ -84,17 +85,16 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
   }
   const std::string path =
       "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(made);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat info {};
-  if (fd < 0 || fstat(fd, &info) != 0) {
+  if (!file || fstat(file.fd(), &info) != 0) {
     refuse("open rank 0's shared memory at " + path);
   }
   if (static_cast<size_t>(info.st_size) != bytes_of(size)) {
-    close(fd);
     errno = ESTALE;
     refuse("use rank 0's shared memory at " + path);
   }
-  std::shared_ptr<ShmRegion> region(new ShmRegion(fd, size, nonce));
+  std::shared_ptr<ShmRegion> region(new ShmRegion(std::move(file), size, nonce));
   if (reinterpret_cast<Header*>(region->memory_)->nonce != nonce) {
     errno = ESTALE;
     refuse("use rank 0's shared memory at " + path);
@@ -102,11 +102,11 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
   return region;
 }
 
-ShmRegion::ShmRegion(int fd, int size, uint64_t nonce)
-    : fd_(fd), size_(size), nonce_(nonce), bytes_(bytes_of(size)) {
-  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+ShmRegion::ShmRegion(Descriptor file, int size, uint64_t nonce)
+    : file_(std::move(file)), size_(size), nonce_(nonce), bytes_(bytes_of(size)) {
+  void* memory =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd(), 0);
   if (memory == MAP_FAILED) {
-    close(fd);
     refuse("map " + std::to_string(bytes_) + " bytes of shared memory");
   }
   memory_ = static_cast<char*>(memory);
@@ -115,17 +115,16 @@ ShmRegion::ShmRegion(int fd, int size, uint64_t nonce)
 ShmRegion::~ShmRegion() {
   leave();
   munmap(memory_, bytes_);
-  close(fd_);
 }
 
 std::string ShmRegion::address() const {
-  return host_identity() + " " + std::to_string(getpid()) + " " + std::to_string(fd_) +
-         " " + std::to_string(nonce_);
+  return host_identity() + " " + std::to_string(getpid()) + " " +
+         std::to_string(file_.fd()) + " " + std::to_string(nonce_);
 }
 
 void ShmRegion::enter(int rank) {
   struct flock lock = lock_of(rank);
-  if (fcntl(fd_, F_OFD_SETLK, &lock) != 0) {
+  if (fcntl(file_.fd(), F_OFD_SETLK, &lock) != 0) {
     refuse("lock the byte of rank " + std::to_string(rank));
   }
   rank_ = rank;
@@ -141,8 +140,8 @@ void ShmRegion::leave() {
 
 bool ShmRegion::died(int rank) const {
   struct flock lock = lock_of(rank);
-  const bool released =
-      fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK && rank != rank_;
+  const bool released = fcntl(file_.fd(), F_OFD_GETLK, &lock) == 0 &&
+                        lock.l_type == F_UNLCK && rank != rank_;
   return released && block(rank).state.load() == ShmRankBlock::attached;
 }
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "tandem/base/descriptor.h"
+
 namespace tandem {
 
 /// Copies bytes. Unlike memcpy(), accepts null pointers if `bytes` is 0; an empty
@@ -197,9 +199,9 @@ class ShmRegion {
   ShmRing& ring(int from, int to) const;
 
  private:
-  ShmRegion(int fd, int size, uint64_t nonce);
+  ShmRegion(Descriptor file, int size, uint64_t nonce);
 
-  int fd_;
+  Descriptor file_;
   int size_;
   uint64_t nonce_;
   char* memory_ = nullptr;

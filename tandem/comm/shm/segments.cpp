@@ -62,20 +62,18 @@ at::Tensor ShmSegments::allocate(int64_t numel, at::ScalarType dtype) {
   if (free == own_.end()) {
     return {};
   }
-  const int fd = memfd_create("tandem-buffer", MFD_CLOEXEC);
-  if (fd < 0) {
+  Descriptor file(memfd_create("tandem-buffer", MFD_CLOEXEC));
+  if (!file || ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0) {
     return {};
   }
-  char* memory =
-      ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? map_file(fd, bytes) : nullptr;
+  char* memory = map_file(file.fd(), bytes);
   if (memory == nullptr) {
-    close(fd);
     return {};
   }
   const auto slot = static_cast<size_t>(free - own_.begin());
   *free = {memory, bytes, free->version + 1};
   auto& entry = region_->block(rank_).segments[slot];
-  entry.fd = fd;
+  entry.fd = file.release();
   entry.bytes = static_cast<int64_t>(bytes);
   entry.version.store(free->version, std::memory_order_release);
   return at::from_blob(
@@ -125,17 +123,13 @@ void ShmSegments::map(int rank, size_t slot, Foreign& mapped) const {
   const auto& entry = block.segments[slot];
   const auto path =
       "/proc/" + std::to_string(block.pid) + "/fd/" + std::to_string(entry.fd);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const auto bytes = static_cast<size_t>(entry.bytes);
-  char* memory = fd < 0 ? nullptr : map_file(fd, bytes);
-  const std::string cause = std::strerror(errno);
-  if (fd >= 0) {
-    close(fd);
-  }
+  char* memory = file ? map_file(file.fd(), bytes) : nullptr;
   if (memory == nullptr) {
     throw std::runtime_error(
         "cannot map memory of rank " + std::to_string(rank) + " at " + path + ": " +
-        cause);
+        std::strerror(errno));
   }
   mapped = {entry.version.load(std::memory_order_acquire), memory, bytes};
 }

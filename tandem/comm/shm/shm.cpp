@@ -1,7 +1,6 @@
 #include "tandem/comm/shm/shm.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "tandem/base/deadline.h"
@@ -16,15 +15,6 @@
 namespace tandem {
 
 namespace {
-
-const at::Tensor& in_main_memory(const at::Tensor& tensor) {
-  if (tensor.defined() && !tensor.device().is_cpu()) {
-    throw ConfigError(
-        "[comm] backend shm needs tensors in main memory, got one on " +
-        tensor.device().str() + "; use --device cpu");
-  }
-  return tensor;
-}
 
 class ShmCommunicator : public Communicator, public RpcBackend {
  public:
@@ -53,33 +43,28 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return collectives_.start(shm_all_reduce(collectives_, in_main_memory(tensor), op));
+    return shm_all_reduce(collectives_, tensor, op);
   }
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    return collectives_.start(
-        shm_broadcast(collectives_, in_main_memory(tensor), root));
+    return shm_broadcast(collectives_, tensor, root);
   }
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    return collectives_.start(shm_reduce_scatter(
-        collectives_, in_main_memory(output), in_main_memory(input)));
+    return shm_reduce_scatter(collectives_, output, input);
   }
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    return collectives_.start(
-        shm_all_gather(collectives_, in_main_memory(output), in_main_memory(input)));
+    return shm_all_gather(collectives_, output, input);
   }
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(
-        shm_scatter(collectives_, in_main_memory(output), in_main_memory(input), root));
+    return shm_scatter(collectives_, output, input, root);
   }
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(
-        shm_gather(collectives_, in_main_memory(output), in_main_memory(input), root));
+    return shm_gather(collectives_, output, input, root);
   }
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    return messages_.send(in_main_memory(tensor), peer, tag);
+    return messages_.send(tensor, peer, tag);
   }
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    return messages_.recv(in_main_memory(tensor), peer, tag);
+    return messages_.recv(tensor, peer, tag);
   }
   std::unique_ptr<Communicator> do_split(int color) override;
 
@@ -102,102 +87,81 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 };
 
 ShmGroup ShmCommunicator::split_group(int color) {
-  const SplitRank place = rank_in_split(color);
-  const auto colors = stack(at::full({1}, color, at::kInt), "split");
-  ShmGroup part = group_;
-  part.rank = place.rank;
-  part.family_ranks.clear();
-  int first = -1;
-  for (int other = 0; other < size(); ++other) {
-    if (colors.data_ptr<int>()[other] == color) {
-      first = first < 0 ? other : first;
-      part.family_ranks.push_back(group_.family_ranks[static_cast<size_t>(other)]);
-    }
+  const Part part = find_part(color);
+  ShmGroup group = group_;
+  group.rank = part.rank;
+  group.family_ranks.clear();
+  for (const int other : part.ranks) {
+    group.family_ranks.push_back(group_.family_ranks[static_cast<size_t>(other)]);
   }
   // The first rank of each color creates the region.
   auto mine = at::zeros({kAddressBytes}, at::kChar);
-  if (place.size > 1 && place.rank == 0) {
-    part.region = ShmRegion::create(place.size);
-    const std::string address = part.region->address();
+  if (part.size() > 1 && part.rank == 0) {
+    group.region = ShmRegion::create(part.size());
+    const std::string address = group.region->address();
     TANDEM_CHECK(
         static_cast<int64_t>(address.size()) < kAddressBytes,
         "the address is too long");
     std::copy(address.begin(), address.end(), mine.data_ptr<int8_t>());
   }
   const auto addresses = stack(mine, "split");
-  if (place.size > 1 && place.rank > 0) {
-    const auto* text = reinterpret_cast<const char*>(addresses[first].data_ptr());
-    part.region = ShmRegion::attach(text, place.size);
+  if (part.size() > 1 && part.rank > 0) {
+    const auto first = addresses[part.ranks.front()];
+    group.region =
+        ShmRegion::attach(reinterpret_cast<const char*>(first.data_ptr()), part.size());
   }
-  if (place.size > 1) {
-    part.region->enter(place.rank);
+  if (part.size() > 1) {
+    group.region->enter(part.rank);
   }
   barrier("split");
-  return part;
+  return group;
 }
 
 std::unique_ptr<Communicator> ShmCommunicator::do_split(int color) {
-  const ShmGroup part = split_group(color);
-  if (part.size() == 1) {
+  const ShmGroup group = split_group(color);
+  if (group.size() == 1) {
     return make_single_communicator();
   }
-  return std::make_unique<ShmCommunicator>(part);
+  return std::make_unique<ShmCommunicator>(group);
 }
 
-// Meeting of the ranks in the store. Rank 0 creates the region, and every rank reports
-// whether it could attach. Rank 0 then publishes whether all ranks could.
-class Meeting {
- public:
-  Meeting(StoreClient& store, std::string name, int rank, int size)
-      : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
-
-  // Returns the region, or null with the reason in `why_not` if a rank could not
-  // attach. Throws errors of the store, because the run cannot continue without it.
-  std::shared_ptr<ShmRegion> meet(const Deadline& forming, std::string& why_not) {
-    const bool creates = rank_ == 0;
-    const auto address = creates ? "" : store_.get(key("region"), forming.left());
-    std::shared_ptr<ShmRegion> region;
-    std::string report;
-    try {
-      region = creates ? ShmRegion::create(size_) : ShmRegion::attach(address, size_);
-      region->enter(rank_);
-    } catch (const ConfigError& error) {
-      report = error.what();
-    }
-    if (creates) {
-      store_.set(key("region"), region != nullptr ? region->address() : "none");
-    }
-    store_.set(key("came", rank_), report);
-    if (creates) {
-      store_.set(key("verdict"), verdict(forming));
-    }
-    why_not = store_.get(key("verdict"), forming.left());
-    return why_not.empty() ? region : nullptr;
+// Returns the region of a group whose ranks meet in the store, or null with the reason
+// in `why_not` if a rank could not attach. Throws errors of the store, because the run
+// cannot continue without it.
+//
+// Rank 0 creates the region, and every rank reports whether it could attach. Rank 0
+// then publishes whether all ranks could.
+std::shared_ptr<ShmRegion> meet(
+    StoreClient& store, const std::string& name, int rank, int size,
+    const Deadline& forming, std::string& why_not) {
+  const std::string place = name + "/shm/";
+  const auto get = [&](const std::string& key) {
+    return store.get(place + key, forming.left());
+  };
+  const bool creates = rank == 0;
+  const auto address = creates ? "" : get("region");
+  std::shared_ptr<ShmRegion> region;
+  std::string report;
+  try {
+    region = creates ? ShmRegion::create(size) : ShmRegion::attach(address, size);
+    region->enter(rank);
+  } catch (const ConfigError& error) {
+    report = error.what();
   }
-
- private:
-  std::string key(const std::string& what) const {
-    return name_ + "/shm/" + what;
+  if (creates) {
+    store.set(place + "region", region != nullptr ? region->address() : "none");
   }
-  std::string key(const std::string& what, int rank) const {
-    return key(what) + "/" + std::to_string(rank);
-  }
-
-  std::string verdict(const Deadline& forming) {
-    for (int other = 0; other < size_; ++other) {
-      const auto report = store_.get(key("came", other), forming.left());
-      if (!report.empty()) {
-        return report;
-      }
+  store.set(place + "came/" + std::to_string(rank), report);
+  if (creates) {
+    std::string verdict;
+    for (int other = 0; verdict.empty() && other < size; ++other) {
+      verdict = get("came/" + std::to_string(other));
     }
-    return "";
+    store.set(place + "verdict", verdict);
   }
-
-  StoreClient& store_;
-  std::string name_;
-  int rank_;
-  int size_;
-};
+  why_not = get("verdict");
+  return why_not.empty() ? region : nullptr;
+}
 
 }  // namespace
 
@@ -212,7 +176,7 @@ std::unique_ptr<Communicator> try_shm_communicator(
   group.timeout = options.timeout;
   const Deadline forming(
       options.forming_timeout.count() > 0 ? options.forming_timeout : options.timeout);
-  group.region = Meeting(*store, name, rank, size).meet(forming, why_not);
+  group.region = meet(*store, name, rank, size, forming, why_not);
   if (group.region == nullptr) {
     return nullptr;
   }

@@ -13,7 +13,7 @@ struct BackendParts;
 /// Settings of a group over shared memory.
 struct ShmOptions {
   // Timeout of each operation.
-  std::chrono::milliseconds timeout{300'000};
+  std::chrono::milliseconds timeout = kDefaultCommTimeout;
   // Timeout of forming the group; zero: the value of `timeout`.
   std::chrono::milliseconds forming_timeout{0};
 };

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/shm/messages.h"
 
@@ -11,11 +12,9 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Tags that distinguish requests from answers between two ranks.
-constexpr int kRequest = 0;
-constexpr int kAnswer = 1;
+constexpr int kRequestTag = 0;
+constexpr int kAnswerTag = 1;
 
 // Largest tensor that is sent through the ring, in bytes.
 constexpr size_t kInRing = 4096;
@@ -228,8 +227,8 @@ class ShmRpc : public Rpc {
       if (peer != group_.rank) {
         peers_.push_back(
             {peer,
-             Incoming(group_, messages_, peer, kRequest),
-             Incoming(group_, messages_, peer, kAnswer),
+             Incoming(group_, messages_, peer, kRequestTag),
+             Incoming(group_, messages_, peer, kAnswerTag),
              {},
              {}});
       }
@@ -247,7 +246,7 @@ class ShmRpc : public Rpc {
     }
     put(request, places, there.request_room);
     // `sent` needs no wait(), because the request was sent if its answer has arrived.
-    const auto sent = send(peer, kRequest, request, places);
+    const auto sent = send(peer, kRequestTag, request, places);
     wait_until(
         [&] { return there.answers.complete(); },
         "the answer of rank " + std::to_string(peer), peer);
@@ -357,40 +356,28 @@ class ShmRpc : public Rpc {
         answer.tensors[i] = answer.tensors[i].clone();
       }
     }
-    const auto sent = send(peer, kAnswer, answer, places);
-    const auto end = Clock::now() + kPushOn;
-    group_.family->wait([&] { return sent->test() || Clock::now() >= end; }, [] {});
+    const auto sent = send(peer, kAnswerTag, answer, places);
+    const Deadline end(kPushOn);
+    group_.family->wait(
+        [&] { return sent->test() || end.passed(); }, kPushOn, [](bool) {});
   }
 
   // Throws CommError at the group's timeout, or if `peer` (-1: any rank) has ended.
   void wait_until(
       const std::function<bool()>& ready, const std::string& what, int peer) {
-    const auto deadline = Clock::now() + group_.timeout;
-    group_.family->wait(ready, [&] {
-      look_after(what, peer, ready);
-      if (Clock::now() > deadline) {
+    group_.family->wait(ready, group_.timeout, [&](bool late) {
+      for (const auto& other : peers_) {
+        const auto lost = group_.find_lost(other.rank, peer < 0 || peer == other.rank);
+        // The data that the rank sent before it ended may be sufficient.
+        if (lost && !ready()) {
+          throw CommError(what, lost->text(), lost->rank);
+        }
+      }
+      if (late) {
         throw CommError(
             what, "none within " + std::to_string(group_.timeout.count()) + " ms");
       }
     });
-  }
-
-  void look_after(
-      const std::string& what, int wanted, const std::function<bool()>& ready) {
-    for (const auto& peer : peers_) {
-      const int lost = group_.lost_with(peer.rank);
-      const bool left =
-          (wanted < 0 || wanted == peer.rank) &&
-          group_.region->block(peer.rank).state.load() == ShmRankBlock::left;
-      // The data that the peer sent before it ended may be sufficient.
-      if ((lost >= 0 || left) && !ready()) {
-        const int gone = lost >= 0 ? lost : peer.rank;
-        throw CommError(
-            what,
-            "rank " + std::to_string(gone) + (lost >= 0 ? " died" : " left the group"),
-            gone);
-      }
-    }
   }
 
   ShmGroup group_;
