@@ -50,15 +50,14 @@ std::string value_of(const Field& field, const toml::node& node) {
 }
 
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
-  const bool has_text =
-      field.type == Field::Type::text || field.type == Field::Type::choice;
   // A field that accepts numbers and words accepts both with and without quotes.
   const bool either =
       field.type == Field::Type::numbers || (field.is_number() && !field.words.empty());
-  if (has_text != node.is_string() && !either) {
+  if (field.is_text() != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +
-        ", expected " + (has_text ? "a string in quotes" : "a value without quotes"));
+        ", expected " +
+        (field.is_text() ? "a string in quotes" : "a value without quotes"));
   }
 }
 
@@ -221,11 +220,9 @@ std::string quotes_missing_in(const std::string& content, uint32_t line) {
     return "";
   }
   const auto& fields = config_fields();
-  const bool is_text =
-      std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
-        return parts[1] == field.name &&
-               (field.type == Field::Type::text || field.type == Field::Type::choice);
-      });
+  const bool is_text = std::any_of(
+      fields.begin(), fields.end(),
+      [&](const auto& field) { return parts[1] == field.name && field.is_text(); });
   return is_text ? "; write the text in quotes: " + parts[1].str() + " = \"" +
                        parts[2].str() + "\""
                  : "";
