@@ -115,9 +115,7 @@ void apply_file(
 void apply_base(
     RunConfig& config, const toml::node& node, const std::string& path,
     std::set<std::string>& seen) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const std::string base =
-      current_recipe((folder / node.value_or(std::string())).string());
+  const std::string base = named_recipe(path, node.value_or(std::string()));
   if (!node.is_string() || seen.count(identity(base)) > 0) {
     throw ConfigError(
         "[config] " + at_line(path, node) + ": base is '" + text_of(node) +
@@ -262,6 +260,10 @@ std::string current_recipe(const std::string& path) {
     }
   }
   return path;
+}
+
+std::string named_recipe(const std::string& path, const std::string& name) {
+  return current_recipe((std::filesystem::path(path).parent_path() / name).string());
 }
 
 void read_recipe(RunConfig& config, const std::string& path) {
