@@ -63,7 +63,7 @@ class TrainingRun {
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(
             config_, comm, *parts_.strategy, parts_.arenas->device(),
-            parts_.loss.metric(), data.train.targets.numel()),
+            parts_.loss.metric(), data.train),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
         evaluation_(config_, data, parts_, comm, placement_) {
@@ -187,7 +187,7 @@ class TrainingRun {
              config_, data_.train, parts_, batches_.why_not_on_device(), comm_)) {
       reporter_.say(line);
     }
-    reporter_.start(batches_.samples(), data_.train.size);
+    reporter_.start(batches_.samples());
   }
 
   // --- training ---
@@ -235,14 +235,7 @@ class TrainingRun {
   }
 
   ReportPlace place() const {
-    return {
-        position_.epoch,
-        position_.step_in_epoch,
-        last_step_,
-        position_.step,
-        position_.samples_in_epoch,
-        data_.train.size,
-        lr_};
+    return {position_, last_step_, lr_};
   }
 
   // Returns the learning rate of the next step. The schedule counts steps as if the
@@ -273,11 +266,11 @@ class TrainingRun {
     context.seed = static_cast<uint64_t>(config_.training.seed);
     context.lr = lr_ = current_lr();
     context.trace = step_trace();
-    const ReportPlace before = place();
+    const int64_t samples_before = position_.samples_in_epoch;
     report_activity(Activity::training);
-    const double waited = traffic(parts_, comm_).waited_seconds;
+    const double waited_before = traffic(parts_, comm_).waited_seconds;
     const auto sums = parts_.strategy->train_step(batches, context);
-    exposed_.add(traffic(parts_, comm_).waited_seconds - waited);
+    const double waited = traffic(parts_, comm_).waited_seconds - waited_before;
     const TraceSpan span(context.trace, "report", "note results");
     ++position_.step_in_epoch;
     ++position_.step;
@@ -287,7 +280,8 @@ class TrainingRun {
     if (batches_.reads()) {
       agreement_.note_loss(position_.step, sums);
     }
-    reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
+    reporter_.add_step(
+        sums, samples_before, waited, batches.empty() || count_samples(batches) > 0);
     checkpoints_.poll();
     report_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
@@ -310,10 +304,7 @@ class TrainingRun {
     // Also reports in the last step of an epoch, because the sums begin again in the
     // next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
-      const RankMeasures measures{
-          parts_.strategy->gradient_norm(), exposed_.take_ms_per_step(),
-          memory_.sample()};
-      reporter_.report(place(), measures, line_due);
+      reporter_.report(place(), line_due);
     }
     if (save_due || decision.save || decision.stopping_rank >= 0) {
       check_replicas();
@@ -470,7 +461,8 @@ class TrainingRun {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
-    summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.peak_memory_mib =
+        total_memory(reporter_.peak_memory_mib(), config_.ranks.kind, comm_);
     summary.peak_device_memory_mib = total_device_memory(
         placement_.peak_bytes ? std::optional(placement_.peak_bytes()) : std::nullopt,
         parts_.arenas->device(), config_.ranks.kind, comm_);
@@ -521,8 +513,6 @@ class TrainingRun {
   // Made after all checks that precede the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
-  PeakMemory memory_;
-  ExposedComm exposed_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;

@@ -122,8 +122,8 @@ TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   options.kind = StrategyKind::averaging;
   Replica replica(make_small_model(small_net_layers()), *comm, options, {});
   const auto config = small_config();
-  Reporter reporter(config, *comm, *replica.strategy, at::kCPU, kAccuracy, 1);
-  reporter.add_step({5, 3, 4}, {});
+  Reporter reporter(config, *comm, *replica.strategy, at::kCPU, kAccuracy, {});
+  reporter.add_step({5, 3, 4}, 0);
   reporter.end_epoch({});
   EXPECT_EQ(reporter.epoch_metric(), 75);
   reporter.end_epoch({});
@@ -149,12 +149,13 @@ TEST(Reports, HaveTheMetricOfTheLoss) {
   testing::internal::CaptureStdout();
   {
     RunDirectory directory(scratch.path(), config, false);
-    Reporter reporter(
-        config, *comm, *replica.strategy, at::kCPU, loss.metric(), /*per_sample=*/5);
+    Dataset train;
+    train.targets.shape = {5};
+    Reporter reporter(config, *comm, *replica.strategy, at::kCPU, loss.metric(), train);
     reporter.write_to(directory);
-    reporter.add_step({5, 20, 10}, {});
-    reporter.add_step({5, 5, 10}, {});
-    reporter.report({}, {}, true);
+    reporter.add_step({5, 20, 10}, 0);
+    reporter.add_step({5, 5, 10}, 0);
+    reporter.report({}, true);
     EXPECT_EQ(reporter.end_epoch({}).mean, 0.5);
     EXPECT_EQ(reporter.epoch_metric(), 1.25);
     reporter.show(test);

@@ -3,20 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 
 namespace tandem {
-
-/// Measurements of this rank for a report.
-struct RankMeasures {
-  // Strategy::gradient_norm() after the last step.
-  std::optional<double> gradient_norm;
-  // Mean time per step for which this rank waited for communication, over its steps
-  // since the last report.
-  double exposed_comm_ms_per_step = 0;
-  // Peak memory of this process (PeakMemory).
-  double process_peak_memory_mib = 0;
-};
 
 /// Measures the training time and the samples per second. The caller pauses the clock
 /// during evaluations and saves.
