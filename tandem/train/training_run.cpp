@@ -163,10 +163,11 @@ class TrainingRun {
     if (!looks_on) {
       checkpoints_.make_directory();
     }
-    directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
+    directory_ = std::make_unique<RunDirectory>(
+        looks_on ? "" : out, config_,
+        resumed ? std::optional(position_.step) : std::nullopt);
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
-      directory_->forget_after(position_.step);
       leave_later_checkpoints(directory_->checkpoints(), position_.step);
     }
   }

@@ -148,7 +148,7 @@ TEST(Reports, HaveTheMetricOfTheLoss) {
   summary.train_metric_value = 2.5;
   testing::internal::CaptureStdout();
   {
-    RunDirectory directory(scratch.path(), config, false);
+    RunDirectory directory(scratch.path(), config, std::nullopt);
     Dataset train;
     train.targets.shape = {5};
     Reporter reporter(config, *comm, *replica.strategy, at::kCPU, loss.metric(), train);

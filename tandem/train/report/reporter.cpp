@@ -189,11 +189,6 @@ void Reporter::note_lost_output() {
     directory_->note_lost_output(lost);
     log_warning("[train] cannot write to " + lost + "; the run continues without it");
   }
-  const std::string events = directory_->take_lost_events();
-  if (!events.empty()) {
-    directory_->note_lost_output(events);
-    log_warning("[train] the run continues without TensorBoard's file: " + events);
-  }
 }
 
 EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {

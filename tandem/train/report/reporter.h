@@ -110,7 +110,7 @@ class Reporter {
   void say(const std::string& line);
 
  private:
-  // Warns once if lines of output were lost, and once if the event file was lost.
+  // Warns once if lines of output were lost.
   void note_lost_output();
   /// Returns the values for output lines that do not depend on the position in the run.
   LineValues values_of_run() const;
