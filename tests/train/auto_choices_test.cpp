@@ -90,7 +90,7 @@ Precision settled(const RunConfig& config, const std::vector<bool>& has_bf16) {
   const auto all = on_each_rank(
       "thread", static_cast<int>(has_bf16.size()), [&](Communicator& comm) {
         return settle_precision(
-            config, comm, has_bf16[static_cast<size_t>(comm.rank())]);
+            config, {}, comm, has_bf16[static_cast<size_t>(comm.rank())]);
       });
   EXPECT_THAT(all, testing::Each(all[0]));
   return all[0];
