@@ -55,7 +55,7 @@ class TrainingRun {
                   config_, data.train, comm, std::move(own.model), std::move(own.loss),
                   own.placement);
             })),
-        checkpoints_(config_, data.train, data_parts, comm, parts_),
+        checkpoints_(config_, data.train, data_parts, comm, parts_, own.observer),
         batches_(config_, data.train, parts_, comm, own.placement),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
@@ -71,38 +71,12 @@ class TrainingRun {
   }
 
   Summary run() {
-    check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
-    batches_.check(position_);
-    const std::string out = checkpoints_.directory();
-    BestTest best;
-    const bool resumed = checkpoints_.resume(position_, best);
-    end_.patience().continue_from(best);
-    if (resumed) {
-      batches_.check(position_);
-    }
-    num_epochs_ = config_.output.dry_run
-                      ? std::min(config_.training.epochs, position_.epoch + 1)
-                      : config_.training.epochs;
-    parts_.strategy->start();
-    checkpoints_.resume_own(own_state());
-    parts_.strategy->rank_state_loaded();
-    check_replicas();
-    open_directory(out, resumed);
-    if (parts_.strategy->steps_alone()) {
-      stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
-    }
-    agreement_.begin(position_.step);
-    first_step_ = position_.step;
-    saved_step_ = resumed ? position_.step : -1;
-    announce();
-    if (saves()) {
-      checkpoints_.prepare();
-    }
+    start();
     TestReport test;
     if (is_finished()) {
       reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
       test = evaluate_now(data_.test);
-      if (!resumed) {
+      if (saved_step_ < 0) {
         save();
       }
     }
@@ -121,7 +95,7 @@ class TrainingRun {
         stop_if_told(agreement_.decide(position_.step));
       }
     }
-    finish_saving();
+    checkpoints_.finish();
     if (test.part == DataPart::validation) {
       test = evaluate_now(data_.test);
     }
@@ -149,6 +123,37 @@ class TrainingRun {
   }
 
   // --- set-up ---
+
+  // Resumes the run if requested, and does everything that precedes the first step.
+  void start() {
+    check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
+    batches_.check(position_);
+    const std::string out = checkpoints_.directory();
+    BestTest best;
+    const bool resumed = checkpoints_.resume(position_, best);
+    end_.patience().continue_from(best);
+    if (resumed) {
+      batches_.check(position_);
+    }
+    num_epochs_ = config_.output.dry_run
+                      ? std::min(config_.training.epochs, position_.epoch + 1)
+                      : config_.training.epochs;
+    parts_.strategy->start();
+    checkpoints_.resume_own(own_state());
+    parts_.strategy->rank_state_loaded();
+    check_replicas();
+    open_directory(out, resumed);
+    if (parts_.strategy->steps_alone()) {
+      stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
+    }
+    agreement_.begin(position_.step);
+    first_step_ = position_.step;
+    saved_step_ = resumed ? position_.step : -1;
+    announce();
+    if (saves()) {
+      checkpoints_.prepare();
+    }
+  }
 
   int64_t dry(int64_t steps) const {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
@@ -284,7 +289,6 @@ class TrainingRun {
     reporter_.add_step(
         sums, samples_before, waited, batches.empty() || count_samples(batches) > 0);
     checkpoints_.poll();
-    report_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -367,7 +371,7 @@ class TrainingRun {
   // Stops the run if `decision` has a stopping rank. Call it after the run is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
-      finish_saving();
+      checkpoints_.finish();
       // Waits for rank 0, because the launcher would stop rank 0 while it writes if
       // another rank ended earlier.
       comm_.barrier("stop");
@@ -436,18 +440,6 @@ class TrainingRun {
     saved_step_ = position_.step;
     pauses_.add(start);
     reporter_.clock().resume();
-    report_checkpoints();
-  }
-
-  void finish_saving() {
-    checkpoints_.finish();
-    report_checkpoints();
-  }
-
-  void report_checkpoints() {
-    for (const auto& path : checkpoints_.take_complete()) {
-      end_.on_checkpoint(path);
-    }
   }
 
   Summary make_summary(const TestReport& test) {

@@ -136,8 +136,6 @@ class RunEnd {
   /// Calls Observer::on_evaluation(), then decides with the other ranks whether the run
   /// stops. Collective.
   void on_evaluation(const TestReport& test);
-  /// Calls Observer::on_checkpoint(). Not collective.
-  void on_checkpoint(const std::string& path);
 
   /// Returns whether this rank's observer has returned Next::stop.
   bool stop_requested() const {
