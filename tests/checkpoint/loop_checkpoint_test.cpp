@@ -32,9 +32,7 @@
 
 namespace tandem::loop_checkpoint_test {
 
-using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 namespace optim = torch::optim;
 using Tensors = std::vector<at::Tensor>;
@@ -255,7 +253,7 @@ TEST(LoopCheckpoints, OfAnotherLoopAreRejected) {
     EXPECT_TRUE(other.net->parameters()[0].equal(before));
     EXPECT_EQ(other.learning_rates(), rates);
     EXPECT_EQ(other.at.step, 1);
-    EXPECT_THAT(error, AllOf(HasSubstr("step-00000003'"), Not(HasSubstr("\n"))));
+    EXPECT_THAT(error, HasSubstr("step-00000003'"));
     return error;
   };
   Loop wide(sgd(), 9);
@@ -314,9 +312,7 @@ TEST(LoopCheckpoints, OnAFullDiskLeaveTheOlderCheckpoint) {
   loop.train_until(2);
   {
     const FileSizeLimit full(500);
-    EXPECT_THAT(
-        error_of<DataError>([&] { loop.save(scratch.path()); }),
-        AllOf(HasSubstr("safetensors"), Not(HasSubstr("\n"))));
+    expect_error<DataError>([&] { loop.save(scratch.path()); }, {"safetensors"});
     expect_error<DataError>(
         [&] { save_weights(scratch / "net.pt", *loop.net); }, {"net.pt"});
   }
