@@ -77,27 +77,6 @@ class SavePauses {
   int64_t count_ = 0;
 };
 
-/// Averages the time per step for which this rank waits for communication.
-class ExposedComm {
- public:
-  /// Adds a step in which this rank waited for `seconds`.
-  void add(double seconds) {
-    seconds_ += seconds;
-    ++steps_;
-  }
-
-  /// Returns the mean in ms over the steps since the last call; 0 without steps.
-  double take_ms_per_step() {
-    const double mean = steps_ > 0 ? 1000 * seconds_ / static_cast<double>(steps_) : 0;
-    *this = {};
-    return mean;
-  }
-
- private:
-  double seconds_ = 0;
-  int64_t steps_ = 0;
-};
-
 /// Measures the peak memory of this process, as PSS: a page that n processes share
 /// counts as 1/n. The peak is the largest measurement of sample() and mib(). Not
 /// thread-safe.

@@ -58,7 +58,8 @@ void Reporter::add_step(
     batch_ = sums;
   }
   samples_before_ = samples_before;
-  exposed_.add(waited);
+  ++num_steps_;
+  waited_ += waited;
 }
 
 at::Tensor Reporter::epoch_sums() {
@@ -149,7 +150,8 @@ TrainReport Reporter::report_of(const ReportPlace& place, const LineValues& valu
   report.lr = place.lr;
   report.gradient_norm = strategy_.gradient_norm();
   report.samples_per_second = values.samples_per_second;
-  report.exposed_comm_ms_per_step = exposed_.take_ms_per_step();
+  report.exposed_comm_ms_per_step =
+      1000 * waited_ / static_cast<double>(std::max<int64_t>(1, num_steps_));
   report.process_peak_memory_mib = memory_.sample();
   report.train_seconds = values.seconds;
   return report;
@@ -180,6 +182,8 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   }
   note_lost_output();
   sums_ = {};
+  num_steps_ = 0;
+  waited_ = 0;
 }
 
 void Reporter::note_lost_output() {

@@ -123,6 +123,7 @@ class Reporter {
   double batch_loss(const StepSums::Values& batch) const;
   int64_t own_samples_per_step() const;
 
+  // Returns the line of metrics.jsonl for a report at `place`. Collective.
   TrainReport report_of(const ReportPlace& place, const LineValues& values);
 
   const RunConfig& config_;
@@ -143,7 +144,6 @@ class Reporter {
   bool whole_batch_;
   Progress progress_;
   RunClock clock_;
-  ExposedComm exposed_;
   PeakMemory memory_;
   RunDirectory* directory_ = nullptr;
   ReportListener* listener_ = nullptr;
@@ -159,6 +159,10 @@ class Reporter {
   double epoch_metric_ = 0;
   // Position::samples_in_epoch before the last step.
   int64_t samples_before_ = 0;
+  // Number of steps since the last report, and the time for which this rank waited for
+  // communication in them, in seconds.
+  int64_t num_steps_ = 0;
+  double waited_ = 0;
   bool lost_noted_ = false;
 };
 
