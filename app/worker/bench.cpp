@@ -154,8 +154,7 @@ int bench_step(const Arguments& arguments) {
   const auto comm = make_single_communicator();
   RunConfig& config = options.config;
   const Placement placement = find_placement(config, 0);
-  config.exec.precision = placement.device ? settle_precision_on_device(config, *comm)
-                                           : settle_precision(config, *comm);
+  config.exec.precision = settle_precision(config, placement, *comm);
   const StepTimes times = within_device_memory(
       placement, smaller_batches("--batch-size", config.training.batch_size),
       [&] { return time_steps(options, *comm, placement); });

@@ -21,7 +21,6 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
-#include "tandem/config/line_format.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/optim/ema.h"
 
@@ -34,22 +33,18 @@ constexpr const char* kDamaged = "damaged-";
 constexpr const char* kLeft = "left-";
 constexpr const char* kReplaced = "replaced-";
 
-int64_t number(
-    const SafetensorsFile& file, const std::string& key, const std::string& path) {
-  const auto found = file.metadata.find(key);
-  const auto value = found == file.metadata.end()
-                         ? std::nullopt
-                         : parse_number<int64_t>(found->second);
-  if (!value || *value < 0) {
-    throw DataError(
-        "[checkpoint] '" + path + "' has no " + key + "; use another checkpoint");
-  }
-  return *value;
-}
-
 std::string text(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata.find(key);
   return found == file.metadata.end() ? "" : found->second;
+}
+
+int64_t number(
+    const SafetensorsFile& file, const std::string& key, const std::string& path) {
+  const auto value = parse_number<int64_t>(text(file, key));
+  if (!value || *value < 0) {
+    fail_checkpoint(path, "has no " + key);
+  }
+  return *value;
 }
 
 [[noreturn]] void cannot_rename(const std::string& from, const std::string& to) {
@@ -213,8 +208,7 @@ BestTest best_in(const SafetensorsFile& file, const std::string& path) {
   }
   const auto loss = parse_number<double>(text(file, "best_loss"));
   if (!loss) {
-    throw DataError(
-        "[checkpoint] '" + path + "' has no best_loss; use another checkpoint");
+    fail_checkpoint(path, "has no best_loss");
   }
   return {
       *loss, number(file, "best_step", path),

@@ -21,10 +21,6 @@ constexpr const char* kFormatKey = "format_version";
 constexpr const char* kIdKey = "checkpoint_id";
 constexpr const char* kRankPrefix = "rank-";
 
-[[noreturn]] void fail_checkpoint(const std::string& path, const std::string& what) {
-  throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
-}
-
 const std::string& entry(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
   const auto found = file.metadata.find(key);
@@ -86,6 +82,10 @@ std::string read_rank_file(
 }
 
 }  // namespace
+
+void fail_checkpoint(const std::string& path, const std::string& what) {
+  throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
+}
 
 void write_checkpoint_files(
     const std::string& directory, CheckpointFiles files,

@@ -30,6 +30,9 @@ class OtherFormat : public DataError {
   using DataError::DataError;
 };
 
+/// Throws DataError "[checkpoint] 'PATH' WHAT; use another checkpoint".
+[[noreturn]] void fail_checkpoint(const std::string& path, const std::string& what);
+
 /// Writes the files to `directory`, with the format version and the hashes.
 /// `rank_files` are the bytes of the ranks' files in rank order, with or without hashes
 /// (gather_rank_files()). Throws DataError.

@@ -143,10 +143,10 @@ void Checkpoint::load(const std::string& path, Position& position) {
         " as in this loop; " + (steps.defined() ? "call" : "remove") +
         " set_scheduler(), or choose another directory");
   }
-  ReadOptimizer optimizer(optimizer_, module_, rest, path);
+  const auto update_optimizer = read_optimizer(optimizer_, module_, rest, path);
 
   copy_values(read.state.model, module_);
-  optimizer.apply();
+  update_optimizer();
   if (scheduler_ != nullptr) {
     StepCount::of(*scheduler_) = static_cast<unsigned>(steps.item<int64_t>());
   }

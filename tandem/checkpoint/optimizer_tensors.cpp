@@ -373,27 +373,23 @@ std::vector<NamedTensor> optimizer_tensors(
   return tensors;
 }
 
-struct ReadOptimizer::Content {
-  torch::optim::Optimizer& optimizer;
-  // Options of each parameter group.
-  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
-  OptimizerStateMap state;
-};
-
-ReadOptimizer::ReadOptimizer(
+std::function<void()> read_optimizer(
     torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
-    const std::vector<NamedTensor>& tensors, const std::string& path)
-    : content_(new Content{optimizer, {}, {}}) {
+    const std::vector<NamedTensor>& tensors, const std::string& path) {
   const Kind& kind = kind_of(optimizer);
   const Names names = names_of(parameters);
   Tensors file(tensors, path);
-  const auto& groups = optimizer.param_groups();
+  auto& groups = optimizer.param_groups();
+  // Options of each parameter group. Shared, because a std::function can be copied.
+  const auto group_options =
+      std::make_shared<std::vector<std::unique_ptr<torch::optim::OptimizerOptions>>>();
+  const auto states = std::make_shared<OptimizerStateMap>();
   for (size_t i = 0; i < groups.size(); ++i) {
     Fields options([&](const std::string& name, at::Tensor& tensor, bool required) {
       tensor = file.find(option_name(i, name), required);
     });
-    content_->options.push_back(groups[i].options().clone());
-    kind.list_options(*content_->options.back(), options);
+    group_options->push_back(groups[i].options().clone());
+    kind.list_options(*group_options->back(), options);
     for (const auto& parameter : groups[i].params()) {
       const std::string& owner = name_in(names, parameter);
       if (!file.has_state_of(owner)) {
@@ -407,20 +403,16 @@ ReadOptimizer::ReadOptimizer(
       });
       auto state = kind.make_state();
       kind.list_state(*state, fields);
-      content_->state[state_key(parameter)] = std::move(state);
+      (*states)[state_key(parameter)] = std::move(state);
     }
   }
   file.check_all_found();
-}
-
-ReadOptimizer::~ReadOptimizer() = default;
-
-void ReadOptimizer::apply() {
-  auto& groups = content_->optimizer.param_groups();
-  for (size_t i = 0; i < groups.size(); ++i) {
-    groups[i].set_options(std::move(content_->options[i]));
-  }
-  content_->optimizer.state() = std::move(content_->state);
+  return [&optimizer, &groups, group_options, states] {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      groups[i].set_options(std::move((*group_options)[i]));
+    }
+    optimizer.state() = std::move(*states);
+  };
 }
 
 }  // namespace tandem

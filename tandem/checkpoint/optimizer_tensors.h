@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,27 +33,15 @@ std::string optimizer_name(const torch::optim::Optimizer& optimizer);
 std::vector<NamedTensor> optimizer_tensors(
     torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters);
 
-/// Options and state that were read from tensors and are not yet in the optimizer.
-class ReadOptimizer {
- public:
-  /// Reads the tensors that optimizer_tensors() returned for an optimizer of the same
-  /// class. Does not change `optimizer`. `path` is the file of the tensors in errors.
-  ///
-  /// Throws ConfigError with the first tensor that is missing, or that this optimizer
-  /// does not have.
-  ReadOptimizer(
-      torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
-      const std::vector<NamedTensor>& tensors, const std::string& path);
-  ~ReadOptimizer();
-  ReadOptimizer(const ReadOptimizer&) = delete;
-  ReadOptimizer& operator=(const ReadOptimizer&) = delete;
-
-  /// Replaces all options and the whole state of the optimizer. Call it once.
-  void apply();
-
- private:
-  struct Content;
-  std::unique_ptr<Content> content_;
-};
+/// Reads the tensors that optimizer_tensors() returned for an optimizer of the same
+/// class. Returns a function that replaces all options and the whole state of
+/// `optimizer`, which until then is unchanged. Call the function at most once. `path`
+/// is the file of the tensors in errors.
+///
+/// Throws ConfigError with the first tensor that is missing, or that this optimizer
+/// does not have.
+[[nodiscard]] std::function<void()> read_optimizer(
+    torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
+    const std::vector<NamedTensor>& tensors, const std::string& path);
 
 }  // namespace tandem

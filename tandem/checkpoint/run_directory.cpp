@@ -68,6 +68,23 @@ Scalars scalars_of(const ordered_json& line) {
   return scalars;
 }
 
+// Returns the lines of a metrics.jsonl up to `step`. A resumed run writes the lines of
+// later steps again.
+std::string lines_until(int64_t step, const std::string& metrics) {
+  std::istringstream lines(metrics);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    // The last line of a killed run may be incomplete.
+    const auto json = ordered_json::parse(line, nullptr, false);
+    const bool known =
+        json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (known && json["step"].get<int64_t>() <= step) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
 constexpr std::chrono::milliseconds kBetweenTries(50);
 constexpr int kTries = 40;
 
@@ -95,8 +112,9 @@ std::string environment_json() {
 }
 
 RunDirectory::RunDirectory(
-    const std::string& path, const RunConfig& config, bool append)
-    : path_(path), writes_events_(config.output.tensorboard) {
+    const std::string& path, const RunConfig& config,
+    std::optional<int64_t> resumed_step)
+    : path_(path), step_(resumed_step.value_or(0)) {
   if (path_.empty()) {
     return;
   }
@@ -109,35 +127,20 @@ RunDirectory::RunDirectory(
   // Called before config.toml is replaced, because the config.toml of a resumed run
   // determines the network file.
   if (config.model.kind == ModelKind::file) {
-    keep_network_file(config, path_, append);
+    keep_network_file(config, path_, resumed_step.has_value());
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
-  metrics_.emplace(path_ + "/metrics.jsonl", append ? O_APPEND : O_TRUNC);
-  if (!append) {
-    start_events(0);
+  const std::string metrics = path_ + "/metrics.jsonl";
+  if (resumed_step && file_exists(metrics)) {
+    replace_file(metrics, lines_until(*resumed_step, read_file(metrics)));
   }
-}
-
-void RunDirectory::forget_after(int64_t step) {
-  if (path_.empty()) {
-    return;
+  metrics_.emplace(metrics, resumed_step ? O_APPEND : O_TRUNC);
+  if (config.output.tensorboard) {
+    write_events([&] {
+      events_.emplace(path_ + "/tensorboard", resumed_step ? *resumed_step + 1 : 0);
+    });
   }
-  const std::string path = path_ + "/metrics.jsonl";
-  std::istringstream lines(read_file(path));
-  std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    // The last line of a killed run may be incomplete.
-    const auto json = ordered_json::parse(line, nullptr, false);
-    const bool known =
-        json.is_object() && json.contains("step") && json["step"].is_number_integer();
-    if (known && json["step"].get<int64_t>() <= step) {
-      kept += line + "\n";
-    }
-  }
-  replace_file(path, kept);
-  metrics_.emplace(path, O_APPEND);
-  start_events(step + 1);
 }
 
 void RunDirectory::append(const std::string& line) {
@@ -150,29 +153,21 @@ void RunDirectory::add_line(
     const std::string& line, int64_t step, const Scalars& scalars) {
   append(line);
   step_ = step;
+  if (events_) {
+    write_events([&] { events_->add(step, scalars); });
+  }
+}
+
+void RunDirectory::write_events(const std::function<void()>& write) {
   try {
-    if (events_) {
-      events_->add(step, scalars);
-    }
+    write();
   } catch (const DataError& error) {
     events_.reset();
-    lost_events_ = error.what();
+    note_lost_output(error.what());
+    log_warning(
+        std::string("[train] the run continues without TensorBoard's file: ") +
+        error.what());
   }
-}
-
-void RunDirectory::start_events(int64_t first_step) {
-  if (!writes_events_) {
-    return;
-  }
-  try {
-    events_.emplace(path_ + "/tensorboard", first_step);
-  } catch (const DataError& error) {
-    lost_events_ = error.what();
-  }
-}
-
-std::string RunDirectory::take_lost_events() {
-  return std::exchange(lost_events_, "");
 }
 
 void RunDirectory::add(const TrainReport& report) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -132,24 +133,22 @@ struct Summary {
 class RunDirectory {
  public:
   /// Creates the directory and writes config.toml, environment.json and the copy of the
-  /// network file. If `append` is true, keeps the metrics of an earlier run; call
-  /// forget_after() before the first line. Removes unfinished files of a killed run.
-  /// Throws DataError if a file cannot be written, except for the event file.
-  RunDirectory(const std::string& path, const RunConfig& config, bool append);
+  /// network file. `resumed_step` is the step from which the run resumes, or nullopt
+  /// for a new run. A resumed run keeps the metrics up to this step, and starts a new
+  /// event file. Removes unfinished files of a killed run. Throws DataError if a file
+  /// cannot be written, except for the event file.
+  RunDirectory(
+      const std::string& path, const RunConfig& config,
+      std::optional<int64_t> resumed_step);
 
-  /// Appends a line to metrics.jsonl, and its numbers to the event file.
+  /// Appends a line to metrics.jsonl, and its numbers to the event file. If the event
+  /// file cannot be written, warns, and the run continues without it.
   void add(const TrainReport& report);
   void add(const TestReport& report);
-  /// If the event file cannot be written, the run continues without it. Returns the
-  /// error in the first call after the failure, otherwise "".
-  std::string take_lost_events();
   /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the
-  /// previous line. `where_and_why` is the result of Progress::lost() or
-  /// take_lost_events().
+  /// previous line. `where_and_why` is the result of Progress::lost(), or the error
+  /// that ended the event file.
   void note_lost_output(const std::string& where_and_why);
-  /// Removes the metrics of steps after `step`, which a resumed run writes again.
-  /// Starts a new event file.
-  void forget_after(int64_t step);
   /// Writes summary.json.
   void finish(const Summary& summary, const RunConfig& config);
 
@@ -163,15 +162,12 @@ class RunDirectory {
   void append(const std::string& line);
   // Appends a line with the given step, and its numbers to the event file.
   void add_line(const std::string& line, int64_t step, const Scalars& scalars);
-  void start_events(int64_t first_step);
+  // Calls `write`. If it fails, ends the event file.
+  void write_events(const std::function<void()>& write);
 
   std::string path_;
-  bool writes_events_;
   std::optional<RecordFile> metrics_;
   std::optional<EventFile> events_;
-  // Error that ended the event file; "" if there is no error, or if take_lost_events()
-  // has returned it.
-  std::string lost_events_;
   // Step of the last report.
   int64_t step_ = 0;
 };

@@ -20,16 +20,19 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Function that returns a part of its owner, such as RunConfig::optimizer.
-template <typename Owner, typename Part>
-using PartOf = std::function<Part&(Owner&)>;
+bool ends_with_one_of(
+    const std::vector<std::string>& endings, const std::string& path) {
+  return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
+    return path != ending && ends_with(path, ending);
+  });
+}
 
-// Result of Table::add(), with which describe() adds further properties to a field.
-template <typename Owner, typename Part>
+// Result of Table::add(), with which describe() adds further properties to a field of
+// `part`.
+template <typename Part>
 class Row {
  public:
-  Row(FieldOf<Owner>& field, PartOf<Owner, Part> part)
-      : field_(field), part_(std::move(part)) {}
+  Row(Field& field, Part RunConfig::*part) : field_(field), part_(part) {}
 
   Row& between(double least, double most) {
     field_.least = least;
@@ -42,20 +45,16 @@ class Row {
   }
   Row& or_word(const char* word, double value, const char* help = "") {
     field_.words.push_back({word, help});
-    const auto assign = field_.assign;
-    const auto text = field_.text;
-    const auto number = field_.number;
-    const auto set_number = [assign, value](Owner& config) {
-      return assign(config, std::to_string(static_cast<int64_t>(value)));
-    };
     const std::string name = word;
     // Rejects the number that the word stands for; only the word selects it.
-    field_.assign = [=](Owner& config, const std::string& given) {
-      return given == name ? set_number(config)
-                           : assign(config, given) && number(config) != value;
+    field_.assign = [=, assign = field_.assign, numbers = field_.numbers](
+                        RunConfig& config, const std::string& given) {
+      return given == name ? assign(config, std::to_string(static_cast<int64_t>(value)))
+                           : assign(config, given) && numbers(config).front() != value;
     };
-    field_.text = [=](const Owner& config) {
-      return number(config) == value ? name : text(config);
+    field_.text = [=, text = field_.text,
+                   numbers = field_.numbers](const RunConfig& config) {
+      return numbers(config).front() == value ? name : text(config);
     };
     return *this;
   }
@@ -74,28 +73,25 @@ class Row {
     words.erase(std::find_if(words.begin(), words.end(), [&](const auto& word) {
       return word.name == name;
     }));
-    // A copy, because the vector of fields may move its elements.
-    const FieldBase field = field_;
-    field_.assign = [=, part = part_, assign = field_.assign](
-                        Owner& owner, const std::string& given) {
-      const bool is_path = field.is_path(given);
-      if (!is_path && (given == name || !assign(owner, given))) {
+    field_.assign = [=, part = part_, paths = field_.file_endings,
+                     assign = field_.assign](
+                        RunConfig& config, const std::string& given) {
+      const bool is_path = ends_with_one_of(paths, given);
+      if (!is_path && (given == name || !assign(config, given))) {
         return false;
       }
       if (is_path) {
-        part(owner).*member = file;
+        config.*part.*member = file;
       }
-      part(owner).*path = is_path ? given : "";
+      config.*part.*path = is_path ? given : "";
       return true;
     };
-    field_.text = [=, part = part_, text = field_.text](const Owner& owner) {
-      const Part& values = part(const_cast<Owner&>(owner));
-      return values.*member == file ? values.*path : text(owner);
+    field_.text = [=, part = part_, text = field_.text](const RunConfig& config) {
+      return config.*part.*member == file ? config.*part.*path : text(config);
     };
-    field_.copy = [=, part = part_](Owner& to, const Owner& from) {
-      const Part& values = part(const_cast<Owner&>(from));
-      part(to).*member = values.*member;
-      part(to).*path = values.*path;
+    field_.copy = [=, part = part_](RunConfig& to, const RunConfig& from) {
+      to.*part.*member = from.*part.*member;
+      to.*part.*path = from.*part.*path;
     };
     return *this;
   }
@@ -108,13 +104,13 @@ class Row {
       names.emplace_back(name_of(value));
     }
     of(join(names));
-    field_.has_meaning = [part = part_, member, wanted](const Owner& config) {
-      const E value = part(const_cast<Owner&>(config)).*member;
+    field_.has_meaning = [part = part_, member, wanted](const RunConfig& config) {
+      const E value = config.*part.*member;
       return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
     };
     return *this;
   }
-  // Sets FieldBase::of, a text for help. Unlike with needs(), the field may be set even
+  // Sets Field::of, a text for help. Unlike with needs(), the field may be set even
   // if it has no effect.
   Row& of(const std::string& what) {
     field_.of = what;
@@ -156,8 +152,8 @@ class Row {
   }
 
  private:
-  FieldOf<Owner>& field_;
-  PartOf<Owner, Part> part_;
+  Field& field_;
+  Part RunConfig::*part_;
 };
 
 template <typename Value>
@@ -212,93 +208,72 @@ std::optional<Value> value_of(const std::string& text) {
 }
 
 // Sets type, functions and named values of a field. `at` returns a reference to the
-// field's value in an owner.
-template <typename Value, typename Owner, typename At>
-void give_access(FieldOf<Owner>& field, At at) {
+// field's value in a RunConfig.
+template <typename Value, typename At>
+void give_access(Field& field, At at) {
   field.type = type_of<Value>();
-  field.text = [at](const Owner& owner) {
-    return text_of<Value>(at(const_cast<Owner&>(owner)));
-  };
-  field.assign = [at](Owner& owner, const std::string& text) {
+  field.text = [at](const RunConfig& config) { return text_of<Value>(at(config)); };
+  field.assign = [at](RunConfig& config, const std::string& text) {
     const auto value = value_of<Value>(text);
     if (value) {
-      at(owner) = *value;
+      at(config) = *value;
     }
     return value.has_value();
   };
-  field.copy = [at](Owner& to, const Owner& from) {
-    at(to) = at(const_cast<Owner&>(from));
-  };
-  if constexpr (std::is_arithmetic_v<Value>) {
-    field.number = [at](const Owner& owner) {
-      return static_cast<double>(at(const_cast<Owner&>(owner)));
-    };
-    field.are_between = [at](const Owner& owner, double least, double most) {
-      const auto value = static_cast<double>(at(const_cast<Owner&>(owner)));
-      return value >= least && value <= most;
-    };
-  }
+  field.copy = [at](RunConfig& to, const RunConfig& from) { at(to) = at(from); };
   const auto add_words = [&](const auto& all) {
     for (const auto& choice : all) {
       field.words.push_back({choice.name, choice.help});
     }
   };
-  if constexpr (std::is_enum_v<Value>) {
+  if constexpr (std::is_arithmetic_v<Value>) {
+    field.numbers = [at](const RunConfig& config) {
+      return std::vector<double>{static_cast<double>(at(config))};
+    };
+  } else if constexpr (std::is_enum_v<Value>) {
     add_words(choices<Value>());
   } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
     add_words(Value::words());
     field.pattern = Value::kPattern;
   } else if constexpr (std::is_same_v<Value, ChannelValues>) {
-    for (const auto& choice : choices<ChannelValues::Kind>()) {
-      if (choice.value != ChannelValues::Kind::given) {
-        field.words.push_back({choice.name, choice.help});
-      }
-    }
-    field.are_between = [at](const Owner& owner, double least, double most) {
-      return at(const_cast<Owner&>(owner)).are_between(least, most);
-    };
+    add_words(choices<ChannelValues::Kind>());
+    field.numbers = [at](const RunConfig& config) { return at(config).values(); };
   }
 }
 
 // Argument of describe() of one part.
-template <typename Owner, typename Part>
+template <typename Part>
 class Table {
  public:
-  Table(std::vector<FieldOf<Owner>>& fields, PartOf<Owner, Part> part)
-      : fields_(fields), part_(std::move(part)) {}
+  Table(std::vector<Field>& fields, Part RunConfig::*part)
+      : fields_(fields), part_(part) {}
 
   void section(const char* name) {
     section_ = name;
   }
 
   template <typename Value>
-  Row<Owner, Part> add(const char* name, Value Part::*member, const char* what) {
+  Row<Part> add(const char* name, Value Part::*member, const char* what) {
     auto& field = fields_.emplace_back();
     field.section = section_;
     field.name = name;
     field.what = what;
-    give_access<Value>(field, [part = part_, member](Owner& owner) -> Value& {
-      return part(owner).*member;
+    give_access<Value>(field, [part = part_, member](auto& config) -> decltype(auto) {
+      return (config.*part.*member);
     });
     return {field, part_};
   }
 
  private:
-  std::vector<FieldOf<Owner>>& fields_;
-  PartOf<Owner, Part> part_;
+  std::vector<Field>& fields_;
+  Part RunConfig::*part_;
   const char* section_ = "";
 };
 
-template <typename Owner, typename Part>
-void add_part(std::vector<FieldOf<Owner>>& fields, PartOf<Owner, Part> part) {
-  Table<Owner, Part> table(fields, std::move(part));
-  Part::describe(table);
-}
-
 template <typename Part>
 void add_part(std::vector<Field>& fields, Part RunConfig::*part) {
-  add_part<RunConfig, Part>(
-      fields, [part](RunConfig& config) -> Part& { return config.*part; });
+  Table<Part> table(fields, part);
+  Part::describe(table);
 }
 
 std::vector<Field> make_fields() {
@@ -308,7 +283,7 @@ std::vector<Field> make_fields() {
   fields[0].what = "name of the run in tables and reports";
   fields[0].local = true;
   give_access<std::string>(
-      fields[0], [](RunConfig& config) -> std::string& { return config.name; });
+      fields[0], [](auto& config) -> decltype(auto) { return (config.name); });
   add_part(fields, &RunConfig::data);
   add_part(fields, &RunConfig::model);
   add_part(fields, &RunConfig::training);
@@ -337,22 +312,14 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::vector<std::string> names_of(const std::vector<Field::Word>& words) {
-  std::vector<std::string> names;
-  for (const auto& word : words) {
-    names.push_back(word.name);
-  }
-  return names;
-}
-
-bool is_word(const FieldBase& field, const std::string& text) {
+bool is_word(const Field& field, const std::string& text) {
   return std::any_of(field.words.begin(), field.words.end(), [&](const auto& word) {
     return word.name == text;
   });
 }
 
 // Returns the range of a number for messages, such as "1 to 4096 or auto".
-std::string range_of(const FieldBase& field) {
+std::string range_of(const Field& field) {
   std::string text = fmt::format(
       "{}{} to {}", field.type == Field::Type::numbers ? "numbers from " : "",
       field.least, field.most);
@@ -362,7 +329,7 @@ std::string range_of(const FieldBase& field) {
   return text + (field.unset ? ", or -1 for the optimizer's default" : "");
 }
 
-std::string expected_of(const FieldBase& field) {
+std::string expected_of(const Field& field) {
   if (!field.words.empty()) {
     return range_of(field);
   }
@@ -371,71 +338,50 @@ std::string expected_of(const FieldBase& field) {
                                            : "true or false";
 }
 
-template <typename Owner>
-void check_range(const Owner& owner, const FieldOf<Owner>& field) {
-  const bool is_unset = field.unset && field.number(owner) == field.unset;
-  if (!field.are_between(owner, field.least, field.most) && !is_unset &&
-      !is_word(field, field.text(owner))) {
+void check_range(const RunConfig& config, const Field& field) {
+  const auto numbers = field.numbers(config);
+  const bool fits = std::all_of(numbers.begin(), numbers.end(), [&](double number) {
+    return (number >= field.least && number <= field.most) || number == field.unset;
+  });
+  if (!fits && !is_word(field, field.text(config))) {
     throw ConfigError(fmt::format(
-        "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
+        "[config] {} is {}, expected {}; change {}", field.name, field.text(config),
         range_of(field), field.flag()));
   }
 }
 
-template <typename Owner>
-void check_meaning(
-    const Owner& owner, const FieldOf<Owner>& field,
-    const std::vector<FieldOf<Owner>>& fields) {
-  static const Owner defaults;
-  if (!field.has_meaning || field.has_meaning(owner) ||
-      field.text(owner) == field.text(defaults)) {
+void check_meaning(const RunConfig& config, const Field& field) {
+  static const RunConfig defaults;
+  if (!field.has_meaning || field.has_meaning(config) ||
+      field.text(config) == field.text(defaults)) {
     return;
   }
-  const auto needed = std::find_if(fields.begin(), fields.end(), [&](const auto& one) {
-    return one.name == field.needs;
-  });
+  const Field& needed = find_field(field.needs, field.name);
   throw ConfigError(fmt::format(
       "[config] {} is {}, which is for {} {}, not {}; leave out {}, or change {}",
-      field.name, field.text(owner), field.needs, field.of, needed->text(owner),
-      field.flag(), needed->flag()));
-}
-
-template <typename Owner>
-void check_all(const Owner& owner, const std::vector<FieldOf<Owner>>& fields) {
-  for (const auto& field : fields) {
-    if (field.has_numbers()) {
-      check_range(owner, field);
-    }
-    check_meaning(owner, field, fields);
-  }
-}
-
-// Returns the settings of one struct.
-template <typename Options>
-const std::vector<FieldOf<Options>>& fields_of() {
-  static const auto fields = [] {
-    std::vector<FieldOf<Options>> own;
-    add_part<Options, Options>(own, [](Options& all) -> Options& { return all; });
-    return own;
-  }();
-  return fields;
+      field.name, field.text(config), field.needs, field.of, needed.text(config),
+      field.flag(), needed.flag()));
 }
 
 }  // namespace
 
-std::string FieldBase::flag() const {
+std::string Field::flag() const {
   return "--" + with(name, '_', '-');
 }
 
-bool FieldBase::is_path(const std::string& value) const {
-  return std::any_of(
-      file_endings.begin(), file_endings.end(), [&](const std::string& ending) {
-        return value.size() > ending.size() &&
-               value.compare(value.size() - ending.size(), ending.size(), ending) == 0;
-      });
+bool Field::is_path(const std::string& value) const {
+  return ends_with_one_of(file_endings, value);
 }
 
-std::string FieldBase::help() const {
+std::vector<std::string> Field::word_names() const {
+  std::vector<std::string> names;
+  for (const auto& word : words) {
+    names.push_back(word.name);
+  }
+  return names;
+}
+
+std::string Field::help() const {
   const std::string sentence = of.empty() ? what : what + " (" + of + " only)";
   if (words_at_the_end) {
     return sentence + "; values are listed at the end";
@@ -480,7 +426,7 @@ void set_field(
   }
   if (field.type == Field::Type::choice) {
     throw unknown_choice(
-        where + ": " + field.name, text, names_of(field.words), field.alternative);
+        where + ": " + field.name, text, field.word_names(), field.alternative);
   }
   throw ConfigError(
       "[config] " + where + ": " + field.name + " is '" + text + "', expected " +
@@ -509,26 +455,42 @@ std::string to_toml(const RunConfig& config) {
 }
 
 void check_fields(const RunConfig& config) {
-  check_all(config, config_fields());
+  for (const auto& field : config_fields()) {
+    if (field.has_numbers()) {
+      check_range(config, field);
+    }
+    check_meaning(config, field);
+  }
 }
 
-template <typename Options>
-void check_options(const Options& options) {
-  check_all(options, fields_of<Options>());
+void check_options(const OptimizerOptions& options) {
+  RunConfig config;
+  config.optimizer = options;
+  check_fields(config);
 }
 
-template <typename Options>
-std::string settings_text(const Options& options) {
+void check_options(const LrScheduleOptions& options) {
+  RunConfig config;
+  config.schedule = options;
+  check_fields(config);
+}
+
+void check_options(const StrategyOptions& options) {
+  RunConfig config;
+  config.strategy = options;
+  check_fields(config);
+}
+
+std::string settings_text(const DataOptions& options) {
+  RunConfig config;
+  config.data = options;
   std::string text;
-  for (const auto& field : fields_of<Options>()) {
-    text += field.name + "=" + field.text(options) + " ";
+  for (const auto& field : config_fields()) {
+    if (field.section == std::string("data")) {
+      text += field.name + "=" + field.text(config) + " ";
+    }
   }
   return text;
 }
-
-template void check_options(const OptimizerOptions&);
-template void check_options(const LrScheduleOptions&);
-template void check_options(const StrategyOptions&);
-template std::string settings_text(const DataOptions&);
 
 }  // namespace tandem

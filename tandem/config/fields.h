@@ -10,9 +10,9 @@
 namespace tandem {
 
 /// Description of a setting, from which recipe keys, flags, help and checks are
-/// derived. It is created by describe() of the options struct that contains the
-/// setting.
-struct FieldBase {
+/// derived, with functions that access its value in a RunConfig. It is created by
+/// describe() of the options struct that contains the setting.
+struct Field {
   enum class Type { text, whole, real, boolean, choice, numbers };
   // A named value: a value of a choice, or a word that represents a number, such as
   // "auto".
@@ -69,13 +69,31 @@ struct FieldBase {
   // Description of the setting, for help.
   std::string what;
 
+  // Returns whether the setting has an effect with the current value of the setting
+  // `needs`. Empty: the setting always has an effect.
+  std::function<bool(const RunConfig&)> has_meaning;
+  // Returns the value as text without quotes.
+  std::function<std::string(const RunConfig&)> text;
+  // For has_numbers(): returns the numbers of the value. For a word of a numeric
+  // setting, returns the number that the word represents.
+  std::function<std::vector<double>(const RunConfig&)> numbers;
+  // Sets the value from text. Returns false if the text is not of the setting's type.
+  std::function<bool(RunConfig&, const std::string&)> assign;
+  std::function<void(RunConfig& to, const RunConfig& from)> copy;
+
   /// Returns the flag, such as "--batch-size".
   std::string flag() const;
   /// Returns the help text: description, values with which the setting has an effect,
   /// and words.
   std::string help() const;
+  /// Returns the names of `words`.
+  std::vector<std::string> word_names() const;
   /// Returns whether a value is a path that ends with one of `file_endings`.
   bool is_path(const std::string& value) const;
+  /// Returns whether recipes have the value in quotes.
+  bool is_text() const {
+    return type == Type::text || type == Type::choice;
+  }
   bool is_number() const {
     return type == Type::whole || type == Type::real;
   }
@@ -84,27 +102,6 @@ struct FieldBase {
     return is_number() || type == Type::numbers;
   }
 };
-
-/// A setting with functions that access its value in an Owner, which is RunConfig or
-/// one of its structs.
-template <typename Owner>
-struct FieldOf : FieldBase {
-  // Returns whether the setting has an effect with the current value of the setting
-  // `needs`. Empty: the setting always has an effect.
-  std::function<bool(const Owner&)> has_meaning;
-  // Returns the value as text without quotes.
-  std::function<std::string(const Owner&)> text;
-  // Returns the value of a numeric setting. For a word, returns the number that the
-  // word represents.
-  std::function<double(const Owner&)> number;
-  // For has_numbers(): returns whether all numbers are in a range, limits included.
-  std::function<bool(const Owner&, double least, double most)> are_between;
-  // Sets the value from text. Returns false if the text is not of the setting's type.
-  std::function<bool(Owner&, const std::string&)> assign;
-  std::function<void(Owner& to, const Owner& from)> copy;
-};
-
-using Field = FieldOf<RunConfig>;
 
 /// Returns all settings, in the order of help.
 const std::vector<Field>& config_fields();
@@ -125,17 +122,16 @@ std::string to_toml(const RunConfig& config, const Field& field);
 
 /// Throws ConfigError if a number is out of range. Also throws it if a setting has a
 /// value other than the default, but has no effect with the value of the setting that
-/// it needs (FieldBase::needs).
+/// it needs (Field::needs).
 void check_fields(const RunConfig& config);
 
-/// Checks the settings of one struct, as check_fields() does. The struct is
-/// OptimizerOptions, LrScheduleOptions or StrategyOptions.
-template <typename Options>
-void check_options(const Options& options);
+/// Checks the settings of one struct, as check_fields() does.
+void check_options(const OptimizerOptions& options);
+void check_options(const LrScheduleOptions& options);
+void check_options(const StrategyOptions& options);
 
-/// Returns the names and values of all settings in a struct. The texts of equal structs
-/// are equal. The only supported struct is DataOptions.
-template <typename Options>
-[[nodiscard]] std::string settings_text(const Options& options);
+/// Returns the names and values of all settings for data. The texts of equal options
+/// are equal.
+[[nodiscard]] std::string settings_text(const DataOptions& options);
 
 }  // namespace tandem

@@ -39,6 +39,11 @@ std::string duration_text(double seconds) {
          (micros % 1'000'000 == 0 ? "" : fmt::format(".{:06}", micros % 1'000'000));
 }
 
+double percentage(int64_t part, int64_t whole) {
+  return 100.0 * static_cast<double>(part) /
+         static_cast<double>(std::max<int64_t>(1, whole));
+}
+
 // A number that has the format of Python's print() if the template has no format
 // specification for it.
 struct Real {
@@ -82,21 +87,22 @@ std::string format_line(
         fmt::runtime(pattern), fmt::arg("rank", v.rank), fmt::arg("epoch", v.epoch),
         fmt::arg("epoch_index", v.epoch_index), fmt::arg("epochs", v.epochs),
         fmt::arg("step", v.step), fmt::arg("steps", v.steps),
-        fmt::arg("step_percent", Real{v.step_percent}),
+        fmt::arg("step_percent", Real{percentage(v.step, v.steps)}),
         fmt::arg("batch_index", v.batch_index),
-        fmt::arg("batch_percent", Real{v.batch_percent}),
+        fmt::arg("batch_percent", Real{percentage(v.batch_index, v.steps)}),
         fmt::arg("batch_loss", Real{v.batch_loss}),
         fmt::arg("own_samples", v.own_samples), fmt::arg("samples", v.samples),
-        fmt::arg("total", v.total), fmt::arg("percent", Real{v.percent}),
+        fmt::arg("total", v.total),
+        fmt::arg("percent", Real{percentage(v.samples, v.total)}),
         fmt::arg("share", v.share), fmt::arg("loss", Real{v.loss}),
         fmt::arg("metric", Real{v.metric}), fmt::arg("accuracy", Real{v.accuracy}),
         fmt::arg("correct", v.correct), fmt::arg("count", v.count),
         fmt::arg("lr", Real{v.lr}),
         fmt::arg("samples_per_second", Real{v.samples_per_second}),
-        fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}),
+        fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.seconds / 60}),
         fmt::arg("duration", duration_text(v.seconds)),
         fmt::arg("program_seconds", Real{v.program_seconds}),
-        fmt::arg("program_minutes", Real{v.program_minutes}),
+        fmt::arg("program_minutes", Real{v.program_seconds / 60}),
         fmt::arg("master_addr", v.master_addr), fmt::arg("master_port", v.master_port),
         fmt::arg("device", v.device), fmt::arg("num_gpus", v.num_gpus));
   } catch (const fmt::format_error& error) {

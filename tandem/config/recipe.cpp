@@ -50,15 +50,14 @@ std::string value_of(const Field& field, const toml::node& node) {
 }
 
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
-  const bool has_text =
-      field.type == Field::Type::text || field.type == Field::Type::choice;
   // A field that accepts numbers and words accepts both with and without quotes.
   const bool either =
       field.type == Field::Type::numbers || (field.is_number() && !field.words.empty());
-  if (has_text != node.is_string() && !either) {
+  if (field.is_text() != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +
-        ", expected " + (has_text ? "a string in quotes" : "a value without quotes"));
+        ", expected " +
+        (field.is_text() ? "a string in quotes" : "a value without quotes"));
   }
 }
 
@@ -116,9 +115,7 @@ void apply_file(
 void apply_base(
     RunConfig& config, const toml::node& node, const std::string& path,
     std::set<std::string>& seen) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const std::string base =
-      current_recipe((folder / node.value_or(std::string())).string());
+  const std::string base = named_recipe(path, node.value_or(std::string()));
   if (!node.is_string() || seen.count(identity(base)) > 0) {
     throw ConfigError(
         "[config] " + at_line(path, node) + ": base is '" + text_of(node) +
@@ -221,11 +218,9 @@ std::string quotes_missing_in(const std::string& content, uint32_t line) {
     return "";
   }
   const auto& fields = config_fields();
-  const bool is_text =
-      std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
-        return parts[1] == field.name &&
-               (field.type == Field::Type::text || field.type == Field::Type::choice);
-      });
+  const bool is_text = std::any_of(
+      fields.begin(), fields.end(),
+      [&](const auto& field) { return parts[1] == field.name && field.is_text(); });
   return is_text ? "; write the text in quotes: " + parts[1].str() + " = \"" +
                        parts[2].str() + "\""
                  : "";
@@ -265,6 +260,10 @@ std::string current_recipe(const std::string& path) {
     }
   }
   return path;
+}
+
+std::string named_recipe(const std::string& path, const std::string& name) {
+  return current_recipe((std::filesystem::path(path).parent_path() / name).string());
 }
 
 void read_recipe(RunConfig& config, const std::string& path) {

@@ -18,6 +18,10 @@ toml::table parse_toml(std::string_view text, const std::string& name);
 /// and line if it is not TOML.
 toml::table parse_recipe(const std::string& path);
 
+/// Returns the path of another recipe that the recipe `path` names, relative to its
+/// folder. The other recipe may have been renamed (current_recipe()).
+std::string named_recipe(const std::string& path, const std::string& name);
+
 /// Returns the file and line of a node, such as "recipe.toml:3".
 std::string at_line(const std::string& path, const toml::node& node);
 

@@ -10,14 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json names_of(const Field& field) {
-  ordered_json names = ordered_json::array();
-  for (const auto& word : field.words) {
-    names.push_back(word.name);
-  }
-  return names;
-}
-
 ordered_json number_of(const Field& field) {
   ordered_json json = {
       {"type", field.type == Field::Type::whole ? "integer" : "number"},
@@ -34,7 +26,9 @@ ordered_json numbers_of(const Field& field) {
       {"type", "number"}, {"minimum", field.least}, {"maximum", field.most}};
   return {
       {"anyOf",
-       {number, {{"type", "array"}, {"items", number}}, {{"enum", names_of(field)}}}}};
+       {number,
+        {{"type", "array"}, {"items", number}},
+        {{"enum", field.word_names()}}}}};
 }
 
 ordered_json values_of(const Field& field) {
@@ -47,10 +41,10 @@ ordered_json values_of(const Field& field) {
       return numbers_of(field);
     case Field::Type::choice:
       return field.pattern.empty()
-                 ? ordered_json{{"enum", names_of(field)}}
+                 ? ordered_json{{"enum", field.word_names()}}
                  : ordered_json{
                        {"anyOf",
-                        {{{"enum", names_of(field)}},
+                        {{{"enum", field.word_names()}},
                          {{"type", "string"}, {"pattern", field.pattern}}}}};
     default:
       break;
@@ -58,17 +52,15 @@ ordered_json values_of(const Field& field) {
   if (field.words.empty()) {
     return number_of(field);
   }
-  return {{"anyOf", {number_of(field), {{"enum", names_of(field)}}}}};
+  return {{"anyOf", {number_of(field), {{"enum", field.word_names()}}}}};
 }
 
 ordered_json default_of(const Field& field) {
   const RunConfig defaults;
   const std::string text = field.text(defaults);
-  const bool is_text =
-      field.type == Field::Type::text || field.type == Field::Type::choice;
   const auto json =
-      is_text ? ordered_json() : ordered_json::parse(text, nullptr, false);
-  return is_text || json.is_discarded() ? ordered_json(text) : json;
+      field.is_text() ? ordered_json(text) : ordered_json::parse(text, nullptr, false);
+  return json.is_discarded() ? ordered_json(text) : json;
 }
 
 ordered_json property_of(const Field& field) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 namespace {
@@ -60,19 +62,19 @@ std::string precision_obstacle(Precision precision, const std::string& capabilit
       name_of(precision), kLeastMajor, capability);
 }
 
-bool is_out_of_device_memory(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         has(text, "CUDA error: out of memory") || has(text, "STATUS_ALLOC_FAILED");
-}
-
-Error out_of_device_memory(
+void rethrow_device_error(
     const c10::Error& error, const Placement& placement, const std::string& advice) {
+  const std::string text = error.what_without_backtrace();
+  const bool is_out_of_memory =
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      has(text, "CUDA error: out of memory") || has(text, "STATUS_ALLOC_FAILED");
+  if (!placement.device || !is_out_of_memory) {
+    throw;
+  }
   const int64_t free = placement.free_bytes ? placement.free_bytes() : 0;
-  return Error(fmt::format(
+  throw Error(fmt::format(
       "[device] {} does not have enough memory: {}{} is free; {}",
-      placement.device->str(), wanted(error.what_without_backtrace()), size_text(free),
-      advice));
+      placement.device->str(), wanted(text), size_text(free), advice));
 }
 
 std::string smaller_batches(const std::string& flag, int64_t batch_size) {

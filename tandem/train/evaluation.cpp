@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "tandem/comm/exchange.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/train/agreement/agreement.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
 #include "tandem/train/device_limits.h"
@@ -34,41 +34,21 @@ void check_format(const Dataset& data, const Dataset& format) {
   }
 }
 
-// Stops the evaluation on all ranks after the same batch, because the stages of a
-// pipeline evaluate each batch together. The ranks agree about twice a second. Rank 0
-// chooses the number of batches until the next agreement.
-class StopWatch {
- public:
-  StopWatch(Communicator& comm, const std::function<bool()>& stop)
-      : comm_(comm), stop_(stop) {}
-
-  // Returns whether the evaluation stops after `batches` batches. Collective.
-  bool stops_after(int64_t batches) {
-    if (batches < next_) {
-      return false;
-    }
-    const auto rows = exchange_numbers(
-        {stop_() ? 1 : 0, batches_until_next(batches)}, "evaluation ends", comm_);
-    next_ = batches + rows[0][1];
-    return std::any_of(
-        rows.begin(), rows.end(), [](const auto& row) { return row[0] != 0; });
+// Returns whether any rank stops the evaluation after `batches` batches. Collective if
+// an agreement is due. All ranks stop after the same batch, because the stages of a
+// pipeline evaluate each batch together.
+bool any_rank_stops(
+    const std::function<bool()>& stop, int64_t batches, AgreementTimes& times,
+    Communicator& comm) {
+  if (!times.is_due(batches)) {
+    return false;
   }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  int64_t batches_until_next(int64_t batches) const {
-    constexpr double kSecondsBetween = 0.5;
-    const std::chrono::duration<double> passed = Clock::now() - start_;
-    const double rate = static_cast<double>(batches) / std::max(1e-6, passed.count());
-    return std::max<int64_t>(1, static_cast<int64_t>(rate * kSecondsBetween));
-  }
-
-  Communicator& comm_;
-  const std::function<bool()>& stop_;
-  Clock::time_point start_ = Clock::now();
-  int64_t next_ = 1;
-};
+  const auto rows = exchange_numbers(
+      {stop() ? 1 : 0, times.propose(batches)}, "evaluation ends", comm);
+  times.agreed(batches, rows[0][1]);
+  return std::any_of(
+      rows.begin(), rows.end(), [](const auto& row) { return row[0] != 0; });
+}
 
 // Returns null on a rank without samples.
 std::unique_ptr<Loader> make_loader(
@@ -238,7 +218,7 @@ std::optional<TestReport> evaluate_unless(
   const int64_t all = reduce_count(
       loader ? loader->num_batches() : 0, ReduceOp::max, "evaluation", comm);
   const int64_t count = limit_batches > 0 ? std::min(all, limit_batches) : all;
-  StopWatch watch(comm, stop);
+  AgreementTimes times;
   const StepContext context = evaluation_context();
   StepSums sums;
   Batch batch;
@@ -246,7 +226,7 @@ std::optional<TestReport> evaluate_unless(
     if (loader && loader->next(batch)) {
       sums += strategy.evaluate_batch(batch, context);
     }
-    if (watch.stops_after(i + 1)) {
+    if (any_rank_stops(stop, i + 1, times, comm)) {
       return std::nullopt;
     }
   }

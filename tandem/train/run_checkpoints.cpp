@@ -38,8 +38,13 @@ void check_same_network(
 
 RunCheckpoints::RunCheckpoints(
     const RunConfig& config, const Dataset& train, const DataParts& data,
-    Communicator& comm, Assembly& parts)
-    : config_(config), train_(train), data_(data), comm_(comm), parts_(parts) {}
+    Communicator& comm, Assembly& parts, Observer* observer)
+    : config_(config),
+      train_(train),
+      data_(data),
+      comm_(comm),
+      parts_(parts),
+      observer_(observer) {}
 
 std::string RunCheckpoints::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
@@ -212,19 +217,17 @@ void RunCheckpoints::finish() {
   }
 }
 
-std::vector<std::string> RunCheckpoints::take_complete() {
-  return std::exchange(complete_, {});
-}
-
 void RunCheckpoints::take(const std::optional<SaveOutcome>& outcome) {
-  if (outcome) {
-    failed_ = outcome->error;
-    if (!failed_) {
-      report_checkpoint(outcome->step);
-    }
-    if (!failed_ && told_) {
-      complete_.push_back(outcome->path);
-    }
+  if (!outcome) {
+    return;
+  }
+  failed_ = outcome->error;
+  if (failed_) {
+    return;
+  }
+  report_checkpoint(outcome->step);
+  if (told_ && observer_ != nullptr) {
+    observer_->on_checkpoint(outcome->path);
   }
 }
 

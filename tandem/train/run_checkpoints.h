@@ -14,11 +14,13 @@
 #include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/report/observer.h"
 
 namespace tandem {
 
 /// Resumes a run from a checkpoint and saves checkpoints. Calls are collective unless
-/// noted otherwise. The arguments of the constructor must outlive the object.
+/// noted otherwise. The arguments of the constructor must outlive the object;
+/// `observer` may be null.
 ///
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
 /// If a save fails, the next call of save(), poll() or finish() throws DataError on
@@ -29,7 +31,7 @@ class RunCheckpoints {
  public:
   RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
-      Communicator& comm, Assembly& parts);
+      Communicator& comm, Assembly& parts, Observer* observer);
 
   /// On rank 0, returns the directory of the run. If the directory exists, locks it
   /// against other runs (RunLock). Otherwise, make_directory() creates and locks it.
@@ -68,8 +70,8 @@ class RunCheckpoints {
 
   /// Waits for the previous save, then starts to write a checkpoint into `directory` on
   /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
-  /// that only this rank has. If `told` is true, take_complete() returns the path of
-  /// this checkpoint when the checkpoint is complete.
+  /// that only this rank has. If `told` is true, calls Observer::on_checkpoint() when
+  /// this checkpoint is complete: in the next call of save(), poll() or finish().
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
@@ -80,10 +82,6 @@ class RunCheckpoints {
 
   /// Waits for the save in progress and handles its result. Not collective.
   void finish();
-
-  /// On rank 0, returns the paths of the checkpoints that have been completed since the
-  /// last call. Not collective.
-  std::vector<std::string> take_complete();
 
  private:
   CheckpointContent content(TrainingState state, const Position& position);
@@ -101,14 +99,15 @@ class RunCheckpoints {
   const DataParts& data_;
   Communicator& comm_;
   Assembly& parts_;
+  Observer* observer_;
   // Only rank 0 writes checkpoints. `lock_` is declared before `writer_`, so that the
   // directory stays locked until the last save has ended.
   std::unique_ptr<RunLock> lock_;
   CheckpointWriter writer_;
   // Error of the last save; null if the save succeeded.
   std::exception_ptr failed_;
+  // True: the observer is called when the save in progress has succeeded.
   bool told_ = false;
-  std::vector<std::string> complete_;
   // Description of the model, config and data hashes, which are the same in all
   // checkpoints of the run.
   CheckpointContent texts_;

@@ -56,9 +56,7 @@ RunConfig settle(
   settled.data.source = recorded_name(train);
   settle_normalization(settled.data, train);
   check_same_normalization(settled.data, comm);
-  settled.exec.precision = placement.is_elsewhere()
-                               ? settle_precision_on_device(config, comm)
-                               : settle_precision(config, comm);
+  settled.exec.precision = settle_precision(config, placement, comm);
   return settled;
 }
 

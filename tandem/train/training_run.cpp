@@ -55,7 +55,7 @@ class TrainingRun {
                   config_, data.train, comm, std::move(own.model), std::move(own.loss),
                   own.placement);
             })),
-        checkpoints_(config_, data.train, data_parts, comm, parts_),
+        checkpoints_(config_, data.train, data_parts, comm, parts_, own.observer),
         batches_(config_, data.train, parts_, comm, own.placement),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
@@ -63,7 +63,7 @@ class TrainingRun {
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(
             config_, comm, *parts_.strategy, parts_.arenas->device(),
-            parts_.loss.metric(), data.train.targets.numel()),
+            parts_.loss.metric(), data.train),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
         evaluation_(config_, data, parts_, comm, placement_) {
@@ -71,38 +71,12 @@ class TrainingRun {
   }
 
   Summary run() {
-    check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
-    batches_.check(position_);
-    const std::string out = checkpoints_.directory();
-    BestTest best;
-    const bool resumed = checkpoints_.resume(position_, best);
-    end_.patience().continue_from(best);
-    if (resumed) {
-      batches_.check(position_);
-    }
-    num_epochs_ = config_.output.dry_run
-                      ? std::min(config_.training.epochs, position_.epoch + 1)
-                      : config_.training.epochs;
-    parts_.strategy->start();
-    checkpoints_.resume_own(own_state());
-    parts_.strategy->rank_state_loaded();
-    check_replicas();
-    open_directory(out, resumed);
-    if (parts_.strategy->steps_alone()) {
-      stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
-    }
-    agreement_.begin(position_.step);
-    first_step_ = position_.step;
-    saved_step_ = resumed ? position_.step : -1;
-    announce();
-    if (saves()) {
-      checkpoints_.prepare();
-    }
+    start();
     TestReport test;
     if (is_finished()) {
       reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
       test = evaluate_now(data_.test);
-      if (!resumed) {
+      if (saved_step_ < 0) {
         save();
       }
     }
@@ -121,7 +95,7 @@ class TrainingRun {
         stop_if_told(agreement_.decide(position_.step));
       }
     }
-    finish_saving();
+    checkpoints_.finish();
     if (test.part == DataPart::validation) {
       test = evaluate_now(data_.test);
     }
@@ -150,6 +124,37 @@ class TrainingRun {
 
   // --- set-up ---
 
+  // Resumes the run if requested, and does everything that precedes the first step.
+  void start() {
+    check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
+    batches_.check(position_);
+    const std::string out = checkpoints_.directory();
+    BestTest best;
+    const bool resumed = checkpoints_.resume(position_, best);
+    end_.patience().continue_from(best);
+    if (resumed) {
+      batches_.check(position_);
+    }
+    num_epochs_ = config_.output.dry_run
+                      ? std::min(config_.training.epochs, position_.epoch + 1)
+                      : config_.training.epochs;
+    parts_.strategy->start();
+    checkpoints_.resume_own(own_state());
+    parts_.strategy->rank_state_loaded();
+    check_replicas();
+    open_directory(out, resumed);
+    if (parts_.strategy->steps_alone()) {
+      stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
+    }
+    agreement_.begin(position_.step);
+    first_step_ = position_.step;
+    saved_step_ = resumed ? position_.step : -1;
+    announce();
+    if (saves()) {
+      checkpoints_.prepare();
+    }
+  }
+
   int64_t dry(int64_t steps) const {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
@@ -163,10 +168,11 @@ class TrainingRun {
     if (!looks_on) {
       checkpoints_.make_directory();
     }
-    directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
+    directory_ = std::make_unique<RunDirectory>(
+        looks_on ? "" : out, config_,
+        resumed ? std::optional(position_.step) : std::nullopt);
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
-      directory_->forget_after(position_.step);
       leave_later_checkpoints(directory_->checkpoints(), position_.step);
     }
   }
@@ -187,7 +193,7 @@ class TrainingRun {
              config_, data_.train, parts_, batches_.why_not_on_device(), comm_)) {
       reporter_.say(line);
     }
-    reporter_.start(batches_.samples(), data_.train.size);
+    reporter_.start(batches_.samples());
   }
 
   // --- training ---
@@ -235,14 +241,7 @@ class TrainingRun {
   }
 
   ReportPlace place() const {
-    return {
-        position_.epoch,
-        position_.step_in_epoch,
-        last_step_,
-        position_.step,
-        position_.samples_in_epoch,
-        data_.train.size,
-        lr_};
+    return {position_, last_step_, lr_};
   }
 
   // Returns the learning rate of the next step. The schedule counts steps as if the
@@ -273,11 +272,11 @@ class TrainingRun {
     context.seed = static_cast<uint64_t>(config_.training.seed);
     context.lr = lr_ = current_lr();
     context.trace = step_trace();
-    const ReportPlace before = place();
+    const int64_t samples_before = position_.samples_in_epoch;
     report_activity(Activity::training);
-    const double waited = traffic(parts_, comm_).waited_seconds;
+    const double waited_before = traffic(parts_, comm_).waited_seconds;
     const auto sums = parts_.strategy->train_step(batches, context);
-    exposed_.add(traffic(parts_, comm_).waited_seconds - waited);
+    const double waited = traffic(parts_, comm_).waited_seconds - waited_before;
     const TraceSpan span(context.trace, "report", "note results");
     ++position_.step_in_epoch;
     ++position_.step;
@@ -287,9 +286,9 @@ class TrainingRun {
     if (batches_.reads()) {
       agreement_.note_loss(position_.step, sums);
     }
-    reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
+    reporter_.add_step(
+        sums, samples_before, waited, batches.empty() || count_samples(batches) > 0);
     checkpoints_.poll();
-    report_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -310,10 +309,7 @@ class TrainingRun {
     // Also reports in the last step of an epoch, because the sums begin again in the
     // next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
-      const RankMeasures measures{
-          parts_.strategy->gradient_norm(), exposed_.take_ms_per_step(),
-          memory_.sample()};
-      reporter_.report(place(), measures, line_due);
+      reporter_.report(place(), line_due);
     }
     if (save_due || decision.save || decision.stopping_rank >= 0) {
       check_replicas();
@@ -375,7 +371,7 @@ class TrainingRun {
   // Stops the run if `decision` has a stopping rank. Call it after the run is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
-      finish_saving();
+      checkpoints_.finish();
       // Waits for rank 0, because the launcher would stop rank 0 while it writes if
       // another rank ended earlier.
       comm_.barrier("stop");
@@ -444,18 +440,6 @@ class TrainingRun {
     saved_step_ = position_.step;
     pauses_.add(start);
     reporter_.clock().resume();
-    report_checkpoints();
-  }
-
-  void finish_saving() {
-    checkpoints_.finish();
-    report_checkpoints();
-  }
-
-  void report_checkpoints() {
-    for (const auto& path : checkpoints_.take_complete()) {
-      end_.on_checkpoint(path);
-    }
   }
 
   Summary make_summary(const TestReport& test) {
@@ -470,7 +454,8 @@ class TrainingRun {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
-    summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.peak_memory_mib =
+        total_memory(reporter_.peak_memory_mib(), config_.ranks.kind, comm_);
     summary.peak_device_memory_mib = total_device_memory(
         placement_.peak_bytes ? std::optional(placement_.peak_bytes()) : std::nullopt,
         parts_.arenas->device(), config_.ranks.kind, comm_);
@@ -521,8 +506,6 @@ class TrainingRun {
   // Made after all checks that precede the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
-  PeakMemory memory_;
-  ExposedComm exposed_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;

@@ -14,8 +14,8 @@
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/weights.h"
-#include "tandem/comm/backends/thread.h"
 #include "tandem/formats/safetensors.h"
+#include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
 
@@ -60,16 +60,23 @@ class Checkpoints : public testing::Test {
 };
 
 // Only rank 0 has the files.
-TEST_F(Checkpoints, AreLoadedFromTheFilesOfRank0) {
+TEST_F(Checkpoints, HoldStatePositionAndConfigForAllRanks) {
   const auto path = save(9, 0.5);
-  run_ranks(3, [&](Communicator& comm) {
+  const auto loaded = on_each_rank("thread", 3, [&](Communicator& comm) {
     auto content = content_at(0, 0);
+    content.config = "";
     load_checkpoint(comm.rank() == 0 ? path : "nowhere", content, comm);
-    TANDEM_CHECK(content.position.step == 9, "another step");
-    TANDEM_CHECK(content.state.model[1].tensor[2].item<double>() == -0.5, "a value");
-    TANDEM_CHECK(
-        content.state.optimizer[0].tensor[2][1].item<double>() == 5, "the optimizer");
+    return content;
   });
+  for (const auto& content : loaded) {
+    EXPECT_EQ(content.position.epoch, 1);
+    EXPECT_EQ(content.position.step_in_epoch, 7);
+    EXPECT_EQ(content.position.step, 9);
+    EXPECT_EQ(content.position.samples_in_epoch, 448);
+    EXPECT_EQ(content.config, content_at(0, 0).config);
+    EXPECT_TRUE(content.state.model[1].tensor.equal(at::full({3}, -0.5)));
+    EXPECT_TRUE(content.state.optimizer[0].tensor.equal(at::full({3, 2}, 5.0)));
+  }
 }
 
 TEST_F(Checkpoints, ThatRank0CannotReadFailOnAllRanks) {
@@ -81,20 +88,6 @@ TEST_F(Checkpoints, ThatRank0CannotReadFailOnAllRanks) {
         error_of<DataError>([&] { load_checkpoint(path, content, comm); });
     TANDEM_CHECK(message.find("training.safetensors") != std::string::npos, message);
   });
-}
-
-TEST_F(Checkpoints, HoldStatePositionAndConfig) {
-  const auto path = save(9, 0.5);
-  auto content = content_at(0, 0);
-  content.config = "";
-  load_checkpoint(path, content, *make_single_communicator());
-  EXPECT_EQ(content.position.epoch, 1);
-  EXPECT_EQ(content.position.step_in_epoch, 7);
-  EXPECT_EQ(content.position.step, 9);
-  EXPECT_EQ(content.position.samples_in_epoch, 448);
-  EXPECT_EQ(content.config, content_at(0, 0).config);
-  EXPECT_TRUE(content.state.model[1].tensor.equal(at::full({3}, -0.5)));
-  EXPECT_TRUE(content.state.optimizer[0].tensor.equal(at::full({3, 2}, 5.0)));
 }
 
 TEST_F(Checkpoints, AreKeptByCountNewestFirst) {

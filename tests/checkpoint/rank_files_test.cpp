@@ -93,52 +93,42 @@ TEST_F(RankFiles, NeedTheSameStrategyAndNumberOfRanks) {
   EXPECT_THAT(load(path, 3, "hogwild"), Each(-1));
 }
 
-// Expects that the newer of two checkpoints is damaged: it is rejected, and the
-// previous one is used.
-void expect_damaged(
-    const std::string& newer, const std::string& older,
-    const std::function<void()>& load, const std::string& what) {
-  expect_error<DataError>(load, {what});
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(newest_whole_checkpoint(older.substr(0, older.rfind('/'))), older);
-  const auto said = testing::internal::GetCapturedStderr();
-  expect_parts(said, {what, newer});
-}
-
-TEST_F(RankFiles, AMissingFileDamagesTheCheckpoint) {
+// Damage to the file of rank 1 of 3. Each checkpoint has another step, because an equal
+// warning is printed only once.
+TEST_F(RankFiles, AMissingDamagedOrForeignFileDamagesTheCheckpoint) {
   const auto older = save(3);
-  const auto newer = save(3, "thread", 8);
-  remove_all(newer + "/" + rank_file_name(1, 3));
-  expect_damaged(
-      newer, older, [&] { load(newer, 3); }, "rank-0001");
-}
-
-TEST_F(RankFiles, ADamagedFileDamagesTheCheckpoint) {
-  const auto older = save(2);
-  const auto newer = save(2, "thread", 8);
-  const auto file = newer + "/" + rank_file_name(1, 2);
-  auto bytes = read_file(file);
-  bytes[bytes.size() - 3] ^= 1;
-  replace_file(file, bytes);
-  expect_damaged(
-      newer, older, [&] { load(newer, 2); }, "rank-0001");
-}
-
-TEST_F(RankFiles, AForeignFileDamagesTheCheckpoint) {
-  const auto older = save(3);
-  const auto other_rank = save(3, "thread", 8, 0.5);
-  replace_file(
-      other_rank + "/" + rank_file_name(1, 3),
-      read_file(other_rank + "/" + rank_file_name(0, 3)));
-  expect_damaged(
-      other_rank, older, [&] { load(other_rank, 3); }, "to another checkpoint");
-  // At another step than before, because an equal warning is printed only once.
-  const auto other_step = save(3, "thread", 9, 0.5);
-  replace_file(
-      other_step + "/" + rank_file_name(1, 3),
-      read_file(older + "/" + rank_file_name(1, 3)));
-  expect_damaged(
-      other_step, older, [&] { load(other_step, 3); }, "to another checkpoint");
+  const auto file_of = [](const std::string& path, int rank) {
+    return path + "/" + rank_file_name(rank, 3);
+  };
+  struct Case {
+    std::function<void(const std::string& path)> damage;
+    std::string what;
+  };
+  const std::vector<Case> cases = {
+      {[&](const auto& path) { remove_all(file_of(path, 1)); }, "rank-0001"},
+      {[&](const auto& path) {
+         auto bytes = read_file(file_of(path, 1));
+         bytes[bytes.size() - 3] ^= 1;
+         replace_file(file_of(path, 1), bytes);
+       },
+       "rank-0001"},
+      {[&](const auto& path) {
+         replace_file(file_of(path, 1), read_file(file_of(path, 0)));
+       },
+       "to another checkpoint"},
+      {[&](const auto& path) {
+         replace_file(file_of(path, 1), read_file(file_of(older, 1)));
+       },
+       "to another checkpoint"}};
+  int64_t step = 7;
+  for (const auto& [damage, what] : cases) {
+    const auto newer = save(3, "thread", ++step, 0.5);
+    damage(newer);
+    expect_error<DataError>([&] { load(newer, 3); }, {what});
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(newest_whole_checkpoint(scratch_ / "checkpoints"), older);
+    expect_parts(testing::internal::GetCapturedStderr(), {what, newer});
+  }
 }
 
 TEST_F(RankFiles, AnUnlistedFileIsNotLoaded) {

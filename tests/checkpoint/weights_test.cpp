@@ -33,7 +33,6 @@
 namespace tandem::weights_test {
 
 using testing::HasSubstr;
-using testing::Not;
 
 std::unique_ptr<Model> model_of(
     const std::string& name, at::ScalarType dtype = at::kFloat) {
@@ -343,9 +342,8 @@ TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   const auto refused = [&](const std::string& file, const char* what) {
     const auto target = net->state();
     const auto before = target[0].tensor.detach().clone();
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { load_weights(scratch / file, target); }),
-        testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
+    expect_error<ConfigError>(
+        [&] { load_weights(scratch / file, target); }, {what, file});
     EXPECT_TRUE(target[0].tensor.equal(before)) << file;
   };
   write_torch_file(scratch / "other.pt", model_of("convnet_bn")->state());
@@ -431,9 +429,8 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
   const __lsan::ScopedDisabler its_leak;
 #endif
   for (const auto& [file, what] : cases) {
-    EXPECT_THAT(
-        error_of<DataError>([&, &file = file] { return read_weights(scratch / file); }),
-        testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
+    expect_error<DataError>(
+        [&, &file = file] { return read_weights(scratch / file); }, {what, file});
   }
 }
 
@@ -464,7 +461,6 @@ TEST(Weights, DamagedPicklesAreReadOrRejected) {
       EXPECT_THAT(
           error, testing::AnyOf("(no error)", testing::StartsWith("[weights] '")))
           << "byte " << at << " is " << static_cast<int>(value);
-      EXPECT_THAT(error, Not(HasSubstr("\n")));
       refused += error == "(no error)" ? 0 : 1;
     }
   }

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/run_config.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 
 namespace tandem::channel_values_test {
 
@@ -51,10 +49,8 @@ TEST(ChannelValues, OtherTextsAreNotParsed) {
 }
 
 RunConfig read(const std::string& recipe) {
-  const Scratch scratch;
-  replace_file(scratch / "a.toml", recipe);
   RunConfig config;
-  read_recipe(config, scratch / "a.toml");
+  read_recipe_text(config, recipe, "a.toml");
   return config;
 }
 

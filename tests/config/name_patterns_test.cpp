@@ -8,7 +8,6 @@
 
 namespace tandem::name_patterns_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -35,12 +34,9 @@ TEST(NamePatterns, AreSeparatedByCommas) {
   EXPECT_THAT(parse_patterns("freeze", "a.*"), ElementsAre("a.*"));
   EXPECT_THAT(parse_patterns("freeze", "a.*,b"), ElementsAre("a.*", "b"));
   for (const char* text : {",", "a.*,", ",a.*", "a,,b"}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { (void)parse_patterns("init_skip", text); }),
-        AllOf(
-            HasSubstr("init_skip has the entry ''"), HasSubstr("change --init-skip"),
-            Not(HasSubstr("\n"))))
-        << text;
+    expect_error<ConfigError>(
+        [&] { (void)parse_patterns("init_skip", text); },
+        {"init_skip has the entry ''", "change --init-skip"});
   }
 }
 
@@ -58,12 +54,9 @@ TEST(PatternFactors, AnEntryWithoutAFactorIsAnError) {
   for (const char* text :
        {"fc.*", "fc.*=", "=2", "fc.*=two", "fc.*=-1", "fc.*=inf", "fc.*=nan",
         "fc.*=1e38", "a=1,fc.*", "fc.*=0.1x"}) {
-    EXPECT_THAT(
-        error_of<ConfigError>([&] { (void)parse_pattern_factors("lr_factor", text); }),
-        AllOf(
-            HasSubstr("lr_factor has the entry '"), HasSubstr("PATTERN=FACTOR"),
-            HasSubstr("change --lr-factor"), Not(HasSubstr("\n"))))
-        << text;
+    expect_error<ConfigError>(
+        [&] { (void)parse_pattern_factors("lr_factor", text); },
+        {"lr_factor has the entry '", "PATTERN=FACTOR", "change --lr-factor"});
   }
 }
 

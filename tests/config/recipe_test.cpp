@@ -18,13 +18,16 @@ RunConfig read(const std::string& path) {
   return config;
 }
 
+RunConfig read_text(const std::string& text) {
+  RunConfig config;
+  read_recipe_text(config, text, "a.toml");
+  return config;
+}
+
 TEST(Recipe, ReadsAllFormsOfNumbers) {
-  const Scratch scratch;
-  replace_file(
-      scratch / "a.toml",
+  const RunConfig config = read_text(
       "seed = 0xff\nbatch_size = 1_000\nepochs = 0b11\nlimit = 0o17\nlr = 1e-3\n"
       "nproc = 0x2\n");
-  const RunConfig config = read(scratch / "a.toml");
   EXPECT_EQ(config.training.seed, 255);
   EXPECT_EQ(config.training.batch_size, 1000);
   EXPECT_EQ(config.training.epochs, 3);
@@ -34,11 +37,6 @@ TEST(Recipe, ReadsAllFormsOfNumbers) {
 }
 
 TEST(Recipe, LaunchTableNamesTheLauncher) {
-  const Scratch scratch;
-  const auto read_text = [&](const std::string& text) {
-    replace_file(scratch / "a.toml", text);
-    return read(scratch / "a.toml");
-  };
   EXPECT_EQ(
       read_text("[launch]\nwith = \"mpirun\"\n").ranks.launcher, LauncherKind::mpirun);
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
@@ -52,13 +50,10 @@ TEST(Recipe, LaunchTableNamesTheLauncher) {
 
 // As for data and init: only the path of a base is relative to the recipe.
 TEST(Recipe, PathsOfModelsAreRelativeToTheWorkingDirectory) {
-  const Scratch scratch;
-  replace_file(scratch / "a.toml", "model = \"nets/a.pt2\"\n");
-  EXPECT_EQ(read(scratch / "a.toml").model.file, "nets/a.pt2");
+  EXPECT_EQ(read_text("model = \"nets/a.pt2\"\n").model.file, "nets/a.pt2");
 }
 
 TEST(Recipe, ReadsItsOwnOutput) {
-  const Scratch scratch;
   RunConfig config;
   for (int c = 1; c < 0x80; ++c) {
     config.name += static_cast<char>(c);  // quotes, backslash, controls, DEL
@@ -69,8 +64,7 @@ TEST(Recipe, ReadsItsOwnOutput) {
   config.strategy.clip_norm = 123456789012345678.0;
   config.training.seed = int64_t{1} << 40;
   config.output.trace = true;
-  replace_file(scratch / "a.toml", to_toml(config));
-  const RunConfig again = read(scratch / "a.toml");
+  const RunConfig again = read_text(to_toml(config));
   EXPECT_EQ(again.name, config.name);
   EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
   EXPECT_EQ(again.training.seed, config.training.seed);
@@ -94,12 +88,10 @@ TEST(Recipe, RefusesACycleOfBases) {
 }
 
 TEST(Recipe, RefusesArraysAndTablesAsValues) {
-  const Scratch scratch;
   for (const auto& [line, found] : std::vector<std::pair<std::string, std::string>>{
            {"base = [inf]", "base is 'an array'"},
            {"lr = {a = [nan]}", "lr is 'a table'"}}) {
-    replace_file(scratch / "a.toml", line);
-    expect_error<ConfigError>([&] { read(scratch / "a.toml"); }, {found});
+    expect_error<ConfigError>([&, &line = line] { read_text(line); }, {found});
   }
 }
 
@@ -112,9 +104,8 @@ TEST(Recipe, RefusesAKeyWithManyDots) {
   replace_file(scratch / "deep.toml", key + " = 1\n");
   expect_error<DataError>(
       [&] { read(scratch / "deep.toml"); }, {"deep.toml'", "more than 65536 bytes"});
-  replace_file(scratch / "deep.toml", key.substr(0, 1001) + " = 1\n");
   expect_error<ConfigError>(
-      [&] { read(scratch / "deep.toml"); }, {"unknown table [a]"});
+      [&] { read_text(key.substr(0, 1001) + " = 1\n"); }, {"unknown table [a]"});
 }
 
 TEST(Recipe, RefusesAnEndlessFile) {
@@ -122,18 +113,15 @@ TEST(Recipe, RefusesAnEndlessFile) {
 }
 
 TEST(Recipe, RefusesAnInvalidVersion) {
-  const Scratch scratch;
   for (const std::string version : {"1e300", "1.0", "2", "true", "\"1\""}) {
-    replace_file(scratch / "a.toml", "format_version = " + version + "\n");
     expect_error<ConfigError>(
-        [&] { read(scratch / "a.toml"); }, {"a.toml:1", "format_version is"});
+        [&] { read_text("format_version = " + version + "\n"); },
+        {"a.toml:1", "format_version is"});
   }
 }
 
 TEST(Recipe, ErrorsAreOneLine) {
-  const Scratch scratch;
-  replace_file(scratch / "a.toml", "\"a\\nb\\u001b\" = 1\n");
-  expect_error<ConfigError>([&] { read(scratch / "a.toml"); }, {"'a?b?'"});
+  expect_error<ConfigError>([] { read_text("\"a\\nb\\u001b\" = 1\n"); }, {"'a?b?'"});
 }
 
 }  // namespace tandem::recipe_test

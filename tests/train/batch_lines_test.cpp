@@ -126,22 +126,16 @@ TEST(BatchLines, ComeAtTheFirstOrLastOfEveryFewSteps) {
       ElementsAre(
           "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 0: 10 of 4",
           "2 in 1: 2 of 6", "2 in 1: 5 of 6", "2 in 1: 8 of 6", "2 in 1: 10 of 4"));
-  // A report has no steps of the previous epoch.
-  EXPECT_THAT(
-      places(three_ranks(), LogAt::first),
-      ElementsAre(
-          "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
-          "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
-}
-
-TEST(BatchLines, ComeAtTheSameStepsWithoutLockstep) {
-  auto config = three_ranks();
-  config.strategy.kind = StrategyKind::averaging;
-  EXPECT_THAT(
-      places(config, LogAt::first),
-      ElementsAre(
-          "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
-          "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
+  // A report has no steps of the previous epoch, in lockstep or not.
+  for (const auto strategy : {StrategyKind::data_parallel, StrategyKind::averaging}) {
+    auto config = three_ranks();
+    config.strategy.kind = strategy;
+    EXPECT_THAT(
+        places(config, LogAt::first),
+        ElementsAre(
+            "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
+            "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
+  }
 }
 
 // Losses of a model that does not train identify the batches.

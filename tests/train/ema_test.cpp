@@ -16,6 +16,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
+#include "tests/train/thread_run.h"
 
 namespace tandem::ema_test {
 
@@ -26,17 +27,13 @@ const DatasetSplits& digits() {
 
 // Four steps of 12 samples on any number of ranks that divides 3.
 RunConfig config_of(const std::string& out, int64_t ranks) {
-  RunConfig config;
-  config.model.kind = ModelKind::lenet3x3;
+  RunConfig config = thread_config(ModelKind::lenet3x3, ranks);
   config.training.batch_size = 4;
   config.training.accumulate = 3 / ranks;
-  config.training.epochs = 1;
   config.optimizer.kind = OptimizerKind::adam;
   config.optimizer.ema_decay = 0.7;
   config.exec.executor = ExecutorKind::eager;
   config.exec.precision = Precision::fp32;
-  config.ranks.kind = RankKind::thread;
-  config.ranks.nproc = ranks;
   config.output.out = out;
   config.output.checkpoint_every = 2;
   return config;

@@ -114,11 +114,6 @@ TEST_F(ImagePredictions, OfOtherFilesAreErrors) {
   const std::string file = scratch_ / "text.png";
   replace_file(file, "text");
   expect_error<DataError>([&] { return predict(file); }, {"text.png", "expected"});
-  CheckpointEvaluation options;
-  options.data = digits_ + "/test/7";
-  options.part = DataPart::train;
-  expect_error<ConfigError>(
-      [&] { return write_predictions(out_, run_, options); }, {"leave out --split"});
   EXPECT_FALSE(file_exists(out_));
 }
 

@@ -26,12 +26,9 @@ using testing::HasSubstr;
 
 // Three epochs of five steps with 24 samples; the last step has four.
 RunConfig small_run(StrategyKind strategy) {
-  RunConfig config;
-  config.model.kind = ModelKind::net5x5;
+  RunConfig config = thread_config(ModelKind::net5x5, 1);
   config.exec.precision = Precision::fp64;
-  config.ranks.kind = RankKind::thread;
   config.strategy.kind = strategy;
-  config.training.batch_size = 8;
   config.training.accumulate = 3;
   config.training.epochs = 3;
   config.data.uneven = Uneven::join;

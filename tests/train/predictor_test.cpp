@@ -100,6 +100,17 @@ const std::vector<Network> kNetworks = {
      }},
     {"own", ModelKind::custom}};
 
+// Trains for one epoch of `data`, with the program's own model if the kind is custom.
+void save_run(const std::string& out, const RunConfig& config, const Dataset& data) {
+  RunConfig all = config;
+  all.training.batch_size = 10;
+  all.training.epochs = 1;
+  all.output.out = out;
+  (void)train(
+      all, {data, data}, *make_single_communicator(),
+      config.model.kind == ModelKind::custom ? make_own_model() : nullptr);
+}
+
 class TrainedNetwork : public testing::TestWithParam<Network> {
  protected:
   void SetUp() override {
@@ -108,15 +119,10 @@ class TrainedNetwork : public testing::TestWithParam<Network> {
     if (GetParam().prepare) {
       GetParam().prepare(scratch_, config);
     }
-    config.training.batch_size = 10;
-    config.training.epochs = 1;
     config.data.mean = 0.3;
     config.data.std = 0.7;
-    config.output.out = run_;
     data_ = GetParam().name == "exported" ? large_images() : noise_images(kSamples);
-    (void)train(
-        config, {data_, data_}, *make_single_communicator(),
-        config.model.kind == ModelKind::custom ? make_own_model() : nullptr);
+    save_run(run_, config, data_);
   }
 
   // Noise of 3 x 16 x 16 pixels, which the exported network accepts.
@@ -191,16 +197,6 @@ TEST_P(TrainedNetwork, FourThreadsGetTheOutputsOfOneThread) {
 INSTANTIATE_TEST_SUITE_P(
     Predictor, TrainedNetwork, testing::ValuesIn(kNetworks),
     [](const auto& network) { return network.param.name; });
-
-void save_run(const std::string& out, const RunConfig& config, Dataset data) {
-  RunConfig all = config;
-  all.training.batch_size = 10;
-  all.training.epochs = 1;
-  all.output.out = out;
-  (void)train(
-      all, {data, data}, *make_single_communicator(),
-      config.model.kind == ModelKind::custom ? make_own_model() : nullptr);
-}
 
 TEST(LoadModel, HasTheNamesOfTheClasses) {
   const Scratch scratch;

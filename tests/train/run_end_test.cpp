@@ -173,13 +173,12 @@ class Watcher : public Observer {
     return hear("evaluation", test.epoch, stop_at_evaluation);
   }
   void on_checkpoint(const std::string& path) override {
-    hear("saved " + path.substr(path.rfind('/') + 1), 0, -1);
+    heard.push_back("saved " + path.substr(path.rfind('/') + 1));
   }
 
  private:
   Next hear(const std::string& what, int64_t at, int64_t stop_at) {
-    heard.push_back(
-        what + (what[0] == 's' && what[1] == 'a' ? "" : " " + std::to_string(at)));
+    heard.push_back(what + " " + std::to_string(at));
     if (what == fails_at) {
       throw std::runtime_error("the observer has had enough");
     }

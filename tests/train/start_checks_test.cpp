@@ -32,10 +32,6 @@ std::string with_rank_2(
   });
 }
 
-std::string with_data_of_rank_2(const std::function<void(DatasetSplits&)>& change) {
-  return with_rank_2([](RunConfig&) {}, change);
-}
-
 // Changes the last byte that is compared.
 void change_last_byte(Bytes& bytes, int64_t size) {
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
@@ -44,15 +40,15 @@ void change_last_byte(Bytes& bytes, int64_t size) {
 }
 
 TEST(SameRun, NamesTheSettingAndTheRankThatDiffer) {
-  expect_parts(
-      with_rank_2([](RunConfig& config) { config.training.seed = 7; }),
-      {"seed differs between rank 2", "--seed"});
-  expect_parts(
-      with_rank_2([](RunConfig& config) { config.data.sampler_seed = 7; }),
-      {"sampler_seed differs", "--sampler-seed"});
-  expect_parts(
-      with_rank_2([](RunConfig& config) { config.optimizer.lr = 0.5; }),
-      {"lr differs", "--lr"});
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"seed", "7"}, {"sampler_seed", "7"}, {"lr", "0.5"}}) {
+    const Field& field = find_field(name, "test");
+    expect_parts(
+        with_rank_2([&, &value = value](RunConfig& config) {
+          set_field(config, field, value, "test");
+        }),
+        {name + " differs between rank 2", field.flag()});
+  }
   EXPECT_THAT(
       with_rank_2([](RunConfig& config) { config.output.out = "/tmp/x"; }),
       HasSubstr("--out"));
@@ -96,30 +92,31 @@ TEST(SameRun, HostsMayHaveDifferentPaths) {
 }
 
 TEST(SameRun, NamesTheDataAndTheRankThatDiffer) {
-  EXPECT_THAT(
-      with_data_of_rank_2([](DatasetSplits& data) { data.train = noise_images(19); }),
-      HasSubstr("the training images differ between rank 2 and rank 0"));
-  expect_parts(
-      with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.train.inputs.bytes, data.train.size * 64);
-      }),
-      {"training images differ between rank 2", "--data"});
-  EXPECT_THAT(
-      with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.train.targets.bytes, data.train.size);
-      }),
-      HasSubstr("training labels differ"));
-  EXPECT_THAT(
-      with_data_of_rank_2([](DatasetSplits& data) {
-        change_last_byte(data.test.inputs.bytes, data.test.size * 64);
-      }),
-      HasSubstr("test images differ"));
-  // The bytes are the same, but the shape differs.
-  EXPECT_THAT(
-      with_data_of_rank_2([](DatasetSplits& data) {
-        data.train.inputs.shape = {1, 4, 16};
-      }),
-      HasSubstr("training images differ"));
+  struct Case {
+    const char* part;
+    std::function<void(DatasetSplits&)> change;
+  };
+  const std::vector<Case> cases = {
+      {"training images", [](auto& data) { data.train = noise_images(19); }},
+      {"training images",
+       [](auto& data) {
+         change_last_byte(data.train.inputs.bytes, data.train.size * 64);
+       }},
+      {"training labels",
+       [](auto& data) { change_last_byte(data.train.targets.bytes, data.train.size); }},
+      {"test images",
+       [](auto& data) {
+         change_last_byte(data.test.inputs.bytes, data.test.size * 64);
+       }},
+      // The bytes are the same, but the shape differs.
+      {"training images", [](auto& data) {
+         data.train.inputs.shape = {1, 4, 16};
+       }}};
+  for (const auto& [part, change] : cases) {
+    expect_parts(
+        with_rank_2([](RunConfig&) {}, change),
+        {std::string("the ") + part + " differ between rank 2 and rank 0", "--data"});
+  }
 }
 
 TEST(SameRun, SamplesBeyondALimitMayDiffer) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,25 +37,18 @@ class ChannelValues {
   /// Parses a result of text(). Returns nullopt for any other text.
   static std::optional<ChannelValues> parse(const std::string& text);
 
-  /// Returns whether all numbers are in a range, limits included.
-  bool are_between(double least, double most) const {
-    return std::all_of(values_.begin(), values_.end(), [&](double value) {
-      return value >= least && value <= most;
-    });
-  }
-
  private:
   Kind kind_ = Kind::standard;
   std::vector<double> values_;
 };
 
+// Without `given`, whose values are numbers.
 template <>
 struct Choices<ChannelValues::Kind> {
   static constexpr Choice<ChannelValues::Kind> rows[] = {
       {ChannelValues::Kind::standard, "default",
        "MNIST's values for IDX and CIFAR-10 files, otherwise auto"},
-      {ChannelValues::Kind::measured, "auto", "measured on the training part"},
-      {ChannelValues::Kind::given, "given"}};
+      {ChannelValues::Kind::measured, "auto", "measured on the training part"}};
 };
 
 inline std::string ChannelValues::text() const {
@@ -71,7 +63,7 @@ inline std::string ChannelValues::text() const {
 }
 
 inline std::optional<ChannelValues> ChannelValues::parse(const std::string& text) {
-  if (const auto kind = find_choice<Kind>(text); kind && *kind != Kind::given) {
+  if (const auto kind = find_choice<Kind>(text)) {
     ChannelValues word;
     word.kind_ = *kind;
     return word;

@@ -35,13 +35,25 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
+int64_t AgreementTimes::propose(int64_t done) const {
+  const double steps = static_cast<double>(std::max<int64_t>(1, done - last_));
+  const double wanted =
+      steps * kSecondsBetween / std::max(1e-6, seconds_since(last_time_));
+  return std::clamp<int64_t>(
+      std::llround(std::min(wanted, static_cast<double>(kMostSteps))), 1, kMostSteps);
+}
+
+void AgreementTimes::agreed(int64_t done, int64_t steps) {
+  next_ = done + steps;
+  last_ = done;
+  last_time_ = Clock::now();
+}
+
 Agreement::Agreement(Communicator& comm, double minutes_between_saves)
     : comm_(comm), minutes_between_saves_(minutes_between_saves) {}
 
 void Agreement::begin(int64_t steps_done) {
-  next_ = steps_done;
-  last_ = steps_done;
-  last_time_ = Clock::now();
+  times_ = AgreementTimes(steps_done);
   last_save_ = Clock::now();
 }
 
@@ -69,14 +81,6 @@ void Agreement::read_losses() {
   unread_.clear();
 }
 
-int64_t Agreement::steps_until_next(int64_t steps_done) {
-  const double steps = static_cast<double>(std::max<int64_t>(1, steps_done - last_));
-  const double wanted =
-      steps * kSecondsBetween / std::max(1e-6, seconds_since(last_time_));
-  return std::clamp<int64_t>(
-      std::llround(std::min(wanted, static_cast<double>(kMostSteps))), 1, kMostSteps);
-}
-
 Decision Agreement::decide(int64_t steps_done, bool end) {
   read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
@@ -86,11 +90,9 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
   values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
   values[kEnd] = end ? 1 : 0;
   values[kBadStep] = bad_step_;
-  values[kStepsUntilNext] = steps_until_next(steps_done);
+  values[kStepsUntilNext] = times_.propose(steps_done);
   const auto rows = exchange_numbers(values, "agreement", comm_);
-  next_ = steps_done + rows[0][kStepsUntilNext];
-  last_ = steps_done;
-  last_time_ = Clock::now();
+  times_.agreed(steps_done, rows[0][kStepsUntilNext]);
   Decision decision;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto& row = rows[static_cast<size_t>(rank)];

@@ -9,6 +9,31 @@
 
 namespace tandem {
 
+/// Chooses the steps after which ranks agree, about twice a second. All ranks use the
+/// number of steps that rank 0 proposes, so the ranks' clocks need not be synchronized.
+class AgreementTimes {
+ public:
+  /// Starts after `done` steps. An agreement is then due.
+  explicit AgreementTimes(int64_t done = 0) : next_(done), last_(done) {}
+
+  /// Returns whether an agreement is due after `done` steps.
+  bool is_due(int64_t done) const {
+    return done >= next_;
+  }
+  /// Returns a number of steps until the next agreement.
+  int64_t propose(int64_t done) const;
+  /// Notes an agreement after `done` steps. `steps` is the proposal of rank 0.
+  void agreed(int64_t done, int64_t steps);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Number of steps at the next agreement and at the last agreement.
+  int64_t next_;
+  int64_t last_;
+  Clock::time_point last_time_ = Clock::now();
+};
+
 /// A decision about the run. All ranks make the same decision.
 struct Decision {
   // Lowest rank that received a signal to stop; -1 if no rank received such a signal.
@@ -28,9 +53,8 @@ struct Decision {
 /// a signal, a loss that is not finite, the end of an interval between saves, and an
 /// observer that returns Next::stop.
 ///
-/// Ranks that wait for each other in each step agree about twice a second; other ranks
-/// agree when they meet. Rank 0 chooses the number of steps until the next agreement,
-/// so the ranks' clocks need not be synchronized.
+/// Ranks that wait for each other in each step agree about twice a second
+/// (AgreementTimes); other ranks agree when they meet.
 class Agreement {
  public:
   /// Prepares decisions of the ranks of `comm`. `minutes_between_saves` is the interval
@@ -49,7 +73,7 @@ class Agreement {
   /// Returns whether an agreement is due after `steps_done` steps. The result is the
   /// same on all ranks.
   bool is_due(int64_t steps_done) const {
-    return steps_done >= next_;
+    return times_.is_due(steps_done);
   }
 
   /// Makes a decision together with the other ranks. `end` is true if this rank's
@@ -67,17 +91,13 @@ class Agreement {
     StepSums sums;
   };
 
-  int64_t steps_until_next(int64_t steps_done);
   void read_losses();
 
   Communicator& comm_;
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
   std::vector<Unread> unread_;
-  // Number of completed steps at the next agreement and at the last agreement.
-  int64_t next_ = 0;
-  int64_t last_ = 0;
-  Clock::time_point last_time_ = Clock::now();
+  AgreementTimes times_;
   Clock::time_point last_save_ = Clock::now();
 };
 

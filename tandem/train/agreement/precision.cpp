@@ -31,10 +31,8 @@ std::string config_before(const RunConfig& config) {
       const std::string path = config.output.out + "/config.toml";
       return file_exists(path) ? read_file(path) : "";
     }
-    const auto training =
-        read_safetensors(config.output.resume + "/training.safetensors");
-    const auto found = training.metadata.find("config");
-    return found == training.metadata.end() ? "" : found->second;
+    return read_safetensors(config.output.resume + "/training.safetensors")
+        .metadata["config"];
   } catch (const DataError&) {
     return "";
   }
@@ -48,13 +46,11 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
     found = value_in(config_before(config), find_field("precision", "precision"));
   }
   found = comm.broadcast_text(found, 0, "precision");
-  for (const auto& choice : choices<Precision>()) {
-    if (choice.value != Precision::automatic &&
-        found == fmt::format("\"{}\"", choice.name)) {
-      return choice.value;
-    }
-  }
-  return std::nullopt;
+  // The value is in quotes.
+  const auto precision =
+      found.size() < 2 ? std::nullopt
+                       : find_choice<Precision>(found.substr(1, found.size() - 2));
+  return precision == Precision::automatic ? std::nullopt : precision;
 }
 
 // `tandem bench step` measured the factors in the message.
@@ -82,35 +78,29 @@ void warn_of_fp16(const ExecOptions& exec) {
 }  // namespace
 
 Precision settle_precision(
-    const RunConfig& config, Communicator& comm, bool computes_in_bf16) {
-  if (config.exec.precision == Precision::fp16 && comm.rank() == 0) {
+    const RunConfig& config, const Placement& placement, Communicator& comm,
+    bool computes_in_bf16) {
+  std::optional<Precision> precision = config.exec.precision;
+  if (precision == Precision::fp16 && comm.rank() == 0) {
     warn_of_fp16(config.exec);
   }
-  if (config.exec.precision != Precision::automatic &&
-      config.exec.precision != Precision::bf16) {
-    return config.exec.precision;
-  }
-  const int without = first_without_bf16(computes_in_bf16, comm);
-  std::optional<Precision> precision = config.exec.precision;
   if (precision == Precision::automatic) {
     precision = precision_before(config, comm);
   }
-  if (!precision) {
-    precision = without >= 0 ? Precision::fp32 : Precision::bf16;
+  if (placement.is_elsewhere()) {
+    return precision.value_or(Precision::fp32);
   }
-  if (precision == Precision::bf16 && without >= 0 && comm.rank() == 0) {
+  if (precision && precision != Precision::bf16) {
+    return *precision;
+  }
+  const int without = first_without_bf16(computes_in_bf16, comm);
+  if (!precision) {
+    return without >= 0 ? Precision::fp32 : Precision::bf16;
+  }
+  if (without >= 0 && comm.rank() == 0) {
     warn_of_price(without);
   }
-  return *precision;
-}
-
-Precision settle_precision_on_device(const RunConfig& config, Communicator& comm) {
-  if (config.exec.precision == Precision::fp16 && comm.rank() == 0) {
-    warn_of_fp16(config.exec);
-  }
-  return config.exec.precision == Precision::automatic
-             ? precision_before(config, comm).value_or(Precision::fp32)
-             : config.exec.precision;
+  return Precision::bf16;
 }
 
 }  // namespace tandem

@@ -79,12 +79,6 @@ void RunEnd::on_evaluation(const TestReport& test) {
   }
 }
 
-void RunEnd::on_checkpoint(const std::string& path) {
-  if (observer_ != nullptr) {
-    observer_->on_checkpoint(path);
-  }
-}
-
 void RunEnd::agree() {
   const int64_t requests =
       reduce_count(stop_requested_ ? 1 : 0, ReduceOp::sum, "observers", comm_);

@@ -66,16 +66,13 @@ class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
 
-  /// Counts an evaluation. Returns whether its loss is lower than the losses of all
-  /// earlier evaluations.
-  bool note(const TestReport& test) {
-    const bool better = test.loss < best_.loss;
-    if (better) {
+  /// Counts an evaluation.
+  void note(const TestReport& test) {
+    if (test.loss < best_.loss) {
       best_ = {test.loss, test.step, 0};
     } else {
       ++best_.evaluations_since;
     }
-    return better;
   }
 
   bool exhausted() const {
@@ -136,8 +133,6 @@ class RunEnd {
   /// Calls Observer::on_evaluation(), then decides with the other ranks whether the run
   /// stops. Collective.
   void on_evaluation(const TestReport& test);
-  /// Calls Observer::on_checkpoint(). Not collective.
-  void on_checkpoint(const std::string& path);
 
   /// Returns whether this rank's observer has returned Next::stop.
   bool stop_requested() const {

@@ -3,20 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 
 namespace tandem {
-
-/// Measurements of this rank for a report.
-struct RankMeasures {
-  // Strategy::gradient_norm() after the last step.
-  std::optional<double> gradient_norm;
-  // Mean time per step for which this rank waited for communication, over its steps
-  // since the last report.
-  double exposed_comm_ms_per_step = 0;
-  // Peak memory of this process (PeakMemory).
-  double process_peak_memory_mib = 0;
-};
 
 /// Measures the training time and the samples per second. The caller pauses the clock
 /// during evaluations and saves.
@@ -87,27 +75,6 @@ class SavePauses {
   double longest_ms_ = 0;
   double sum_ms_ = 0;
   int64_t count_ = 0;
-};
-
-/// Averages the time per step for which this rank waits for communication.
-class ExposedComm {
- public:
-  /// Adds a step in which this rank waited for `seconds`.
-  void add(double seconds) {
-    seconds_ += seconds;
-    ++steps_;
-  }
-
-  /// Returns the mean in ms over the steps since the last call; 0 without steps.
-  double take_ms_per_step() {
-    const double mean = steps_ > 0 ? 1000 * seconds_ / static_cast<double>(steps_) : 0;
-    *this = {};
-    return mean;
-  }
-
- private:
-  double seconds_ = 0;
-  int64_t steps_ = 0;
 };
 
 /// Measures the peak memory of this process, as PSS: a page that n processes share

@@ -141,9 +141,7 @@ void Progress::show(const TestReport& report) {
   values.correct = report.correct;
   values.count = report.count;
   values.seconds = report.train_seconds;
-  values.minutes = values.seconds / 60;
   values.program_seconds = program_seconds();
-  values.program_minutes = values.program_seconds / 60;
   print(
       config_.output.test_line.empty()
           ? describe(report, 0)

@@ -28,38 +28,18 @@ int local_rank(const RunConfig& config, const Communicator& comm) {
   return env ? env->local_rank : 0;
 }
 
-TrainReport report_of(
-    const ReportPlace& place, const LineValues& values, const Metric& metric,
-    const RankMeasures& measures) {
-  TrainReport report;
-  report.epoch = place.epoch;
-  report.step_in_epoch = place.step_in_epoch;
-  report.steps_per_epoch = place.steps_per_epoch;
-  report.step = place.step;
-  report.samples =
-      place.epoch * place.total_samples + std::min(place.samples, place.total_samples);
-  report.loss = values.loss;
-  report.metric = &metric;
-  report.metric_value = values.metric;
-  report.lr = place.lr;
-  report.gradient_norm = measures.gradient_norm;
-  report.samples_per_second = values.samples_per_second;
-  report.exposed_comm_ms_per_step = measures.exposed_comm_ms_per_step;
-  report.process_peak_memory_mib = measures.process_peak_memory_mib;
-  report.train_seconds = values.seconds;
-  return report;
-}
-
 }  // namespace
 
 Reporter::Reporter(
-    const RunConfig& config, Communicator& comm, const Strategy& strategy,
-    at::Device device, const Metric& metric, int64_t targets_per_sample)
+    const RunConfig& config, Communicator& comm, Strategy& strategy, at::Device device,
+    const Metric& metric, const Dataset& train)
     : config_(config),
       comm_(comm),
+      strategy_(strategy),
       device_(device),
       metric_(metric),
-      targets_per_sample_(static_cast<double>(targets_per_sample)),
+      total_samples_(train.size),
+      targets_per_sample_(static_cast<double>(train.targets.numel())),
       num_gpus_(static_cast<int64_t>(at::getNumGPUs())),
       shard_(strategy.data_shard()),
       in_lockstep_(strategy.in_lockstep()),
@@ -70,14 +50,16 @@ Reporter::Reporter(
           reports(config, comm.rank(), local_rank(config, comm))) {}
 
 void Reporter::add_step(
-    const StepSums& sums, const ReportPlace& place, bool has_samples) {
+    const StepSums& sums, int64_t samples_before, double waited, bool has_samples) {
   sums_ += sums;
   epoch_sums_ += sums;
   // In the last step of an epoch this rank may have no samples.
   if (whole_batch_ || (has_samples && !sums.empty())) {
     batch_ = sums;
   }
-  before_step_ = place;
+  samples_before_ = samples_before;
+  ++num_steps_;
+  waited_ += waited;
 }
 
 at::Tensor Reporter::epoch_sums() {
@@ -93,9 +75,7 @@ LineValues Reporter::values_of_run() const {
   values.rank = comm_.rank();
   values.epochs = config_.training.epochs;
   values.seconds = clock_.seconds();
-  values.minutes = values.seconds / 60;
   values.program_seconds = program_seconds();
-  values.program_minutes = values.program_seconds / 60;
   // The name is in lower case, as in PyTorch's torch.device("cuda").
   values.device = c10::DeviceTypeName(device_.type(), true);
   values.num_gpus = num_gpus_;
@@ -106,23 +86,15 @@ LineValues Reporter::values_at(
     const ReportPlace& place, const StepSums::Values& sums,
     const StepSums::Values& batch) const {
   LineValues values = values_of_run();
-  values.epoch = place.epoch + 1;
-  values.epoch_index = place.epoch;
-  values.step = place.step_in_epoch;
+  values.epoch = place.position.epoch + 1;
+  values.epoch_index = place.position.epoch;
+  values.step = place.position.step_in_epoch;
   values.steps = place.steps_per_epoch;
-  values.step_percent =
-      100.0 * static_cast<double>(place.step_in_epoch) /
-      static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
-  values.batch_index = std::max<int64_t>(0, place.step_in_epoch - 1);
-  values.batch_percent =
-      100.0 * static_cast<double>(values.batch_index) /
-      static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
+  values.batch_index = std::max<int64_t>(0, values.step - 1);
   values.batch_loss = batch_loss(batch);
   values.own_samples = values.batch_index * own_samples_per_step();
-  values.samples = before_step_.samples;
-  values.total = place.total_samples;
-  values.percent = 100.0 * static_cast<double>(values.samples) /
-                   static_cast<double>(std::max<int64_t>(1, place.total_samples));
+  values.samples = samples_before_;
+  values.total = total_samples_;
   values.loss = sums.mean_loss();
   set_metric(values, metric_, sums.metric, sums.samples);
   values.lr = place.lr;
@@ -163,8 +135,29 @@ std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
       of_all ? StepSums(both.narrow(0, 3, 3)).values() : batch_.values()};
 }
 
-void Reporter::report(
-    const ReportPlace& place, const RankMeasures& measures, bool shown) {
+TrainReport Reporter::report_of(const ReportPlace& place, const LineValues& values) {
+  const Position& position = place.position;
+  TrainReport report;
+  report.epoch = position.epoch;
+  report.step_in_epoch = position.step_in_epoch;
+  report.steps_per_epoch = place.steps_per_epoch;
+  report.step = position.step;
+  report.samples = position.epoch * total_samples_ +
+                   std::min(position.samples_in_epoch, total_samples_);
+  report.loss = values.loss;
+  report.metric = &metric_;
+  report.metric_value = values.metric;
+  report.lr = place.lr;
+  report.gradient_norm = strategy_.gradient_norm();
+  report.samples_per_second = values.samples_per_second;
+  report.exposed_comm_ms_per_step =
+      1000 * waited_ / static_cast<double>(std::max<int64_t>(1, num_steps_));
+  report.process_peak_memory_mib = memory_.sample();
+  report.train_seconds = values.seconds;
+  return report;
+}
+
+void Reporter::report(const ReportPlace& place, bool shown) {
   if (!in_lockstep_ && sums_.empty()) {
     return;  // converged, or without samples left
   }
@@ -176,7 +169,7 @@ void Reporter::report(
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.samples / targets_per_sample_);
   const LineValues values = values_at(place, sums, batch);
-  const TrainReport line = report_of(place, values, metric_, measures);
+  const TrainReport line = report_of(place, values);
   directory_->add(line);
   if (listener_ != nullptr) {
     listener_->on_training(line);
@@ -189,6 +182,8 @@ void Reporter::report(
   }
   note_lost_output();
   sums_ = {};
+  num_steps_ = 0;
+  waited_ = 0;
 }
 
 void Reporter::note_lost_output() {
@@ -198,11 +193,6 @@ void Reporter::note_lost_output() {
     directory_->note_lost_output(lost);
     log_warning("[train] cannot write to " + lost + "; the run continues without it");
   }
-  const std::string events = directory_->take_lost_events();
-  if (!events.empty()) {
-    directory_->note_lost_output(events);
-    log_warning("[train] the run continues without TensorBoard's file: " + events);
-  }
 }
 
 EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
@@ -211,7 +201,7 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
       in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
   auto divided = own;
   if (config_.training.epoch_mean == EpochMean::dataset && own.samples > 0) {
-    divided.samples = targets_per_sample_ * static_cast<double>(place.total_samples);
+    divided.samples = targets_per_sample_ * static_cast<double>(total_samples_);
   }
   const LineValues values = values_at(
       place, own_numbers_ ? divided : sums,
@@ -229,10 +219,10 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
   return {sums.mean_loss(), (in_lockstep_ ? sums : divided).mean_loss()};
 }
 
-void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {
+void Reporter::start(int64_t samples_of_this_rank) {
   LineValues values = values_of_run();
   values.share = samples_of_this_rank;
-  values.total = total_samples;
+  values.total = total_samples_;
   progress_.line("start_line", config_.output.start_line, values);
   clock_.resume();
 }
@@ -240,8 +230,8 @@ void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {
 void Reporter::converged(const ReportPlace& place) {
   if (config_.output.converged_line.empty()) {
     progress_.say(fmt::format(
-        "Converged in epoch {}: the loss improved by less than {}", place.epoch + 1,
-        config_.training.min_delta));
+        "Converged in epoch {}: the loss improved by less than {}",
+        place.position.epoch + 1, config_.training.min_delta));
   }
   progress_.line(
       "converged_line", config_.output.converged_line,

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
+#include "tandem/data/dataset.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/report/measures.h"
 #include "tandem/train/report/progress.h"
@@ -15,16 +17,9 @@ namespace tandem {
 
 /// Position of a report in its run.
 struct ReportPlace {
-  // Index of the epoch, from 0.
-  int64_t epoch = 0;
-  int64_t step_in_epoch = 0;
+  Position position;
+  // Value of position.step_in_epoch at the end of the epoch.
   int64_t steps_per_epoch = 0;
-  // Number of completed steps of the run.
-  int64_t step = 0;
-  // Number of samples that all ranks have processed in the epoch, and number of all
-  // samples in the epoch.
-  int64_t samples = 0;
-  int64_t total_samples = 0;
   double lr = 0;
 };
 
@@ -46,10 +41,11 @@ struct EpochLoss {
 class Reporter {
  public:
   /// Prepares the reports of a rank that computes on `device`. `metric` is the metric
-  /// of the loss, and `targets_per_sample` is the number of targets of a sample.
+  /// of the loss, and `train` is the training data of all ranks. The arguments, except
+  /// `train`, must outlive the reporter.
   Reporter(
-      const RunConfig& config, Communicator& comm, const Strategy& strategy,
-      at::Device device, const Metric& metric, int64_t targets_per_sample);
+      const RunConfig& config, Communicator& comm, Strategy& strategy,
+      at::Device device, const Metric& metric, const Dataset& train);
 
   /// Sets the directory for metrics.jsonl. `directory` must outlive the reporter. Call
   /// this function before the first report.
@@ -68,15 +64,17 @@ class Reporter {
   }
 
   /// Adds this rank's sums of a step. Does not wait for the device that computes them.
-  /// `place` is the position before the step. `has_samples` is false if all batches of
-  /// the step were empty.
+  /// `samples_before` is Position::samples_in_epoch before the step, and `waited` the
+  /// time for which this rank waited for communication, in seconds. `has_samples` is
+  /// false if all batches of the step were empty.
   void add_step(
-      const StepSums& sums, const ReportPlace& place, bool has_samples = true);
+      const StepSums& sums, int64_t samples_before, double waited = 0,
+      bool has_samples = true);
 
   /// Writes the results since the last report to metrics.jsonl. If `shown` is true,
   /// also prints the results. Collective if the ranks wait for each other in each step
   /// (Strategy::in_lockstep()).
-  void report(const ReportPlace& place, const RankMeasures& measures, bool shown);
+  void report(const ReportPlace& place, bool shown);
 
   /// Ends an epoch, prints config.output.epoch_line and returns the epoch's loss.
   /// `done` is true if the epoch is complete. Otherwise, keeps the sums of the epoch
@@ -93,8 +91,13 @@ class Reporter {
     return epoch_metric_;
   }
 
+  /// Returns the peak memory of this process in MiB (PeakMemory::mib()).
+  double peak_memory_mib() {
+    return memory_.mib();
+  }
+
   /// Prints config.output.start_line and starts the clock.
-  void start(int64_t samples_of_this_rank, int64_t total_samples);
+  void start(int64_t samples_of_this_rank);
   /// Prints that this rank has converged: config.output.converged_line if this rank
   /// prints reports. If the setting is empty, prints a default line, only on rank 0.
   void converged(const ReportPlace& place);
@@ -107,7 +110,7 @@ class Reporter {
   void say(const std::string& line);
 
  private:
-  // Warns once if lines of output were lost, and once if the event file was lost.
+  // Warns once if lines of output were lost.
   void note_lost_output();
   /// Returns the values for output lines that do not depend on the position in the run.
   LineValues values_of_run() const;
@@ -120,10 +123,16 @@ class Reporter {
   double batch_loss(const StepSums::Values& batch) const;
   int64_t own_samples_per_step() const;
 
+  // Returns the line of metrics.jsonl for a report at `place`. Collective.
+  TrainReport report_of(const ReportPlace& place, const LineValues& values);
+
   const RunConfig& config_;
   Communicator& comm_;
+  Strategy& strategy_;
   at::Device device_;
   const Metric& metric_;
+  // Number of all samples in an epoch.
+  int64_t total_samples_;
   double targets_per_sample_;
   int64_t num_gpus_;
   DataShard shard_;
@@ -135,6 +144,7 @@ class Reporter {
   bool whole_batch_;
   Progress progress_;
   RunClock clock_;
+  PeakMemory memory_;
   RunDirectory* directory_ = nullptr;
   ReportListener* listener_ = nullptr;
   // This rank's sums since the last report, and since the start of the epoch.
@@ -147,7 +157,12 @@ class Reporter {
   // Sums of the last step that the last report covered.
   StepSums::Values shown_batch_;
   double epoch_metric_ = 0;
-  ReportPlace before_step_;
+  // Position::samples_in_epoch before the last step.
+  int64_t samples_before_ = 0;
+  // Number of steps since the last report, and the time for which this rank waited for
+  // communication in them, in seconds.
+  int64_t num_steps_ = 0;
+  double waited_ = 0;
   bool lost_noted_ = false;
 };
 
