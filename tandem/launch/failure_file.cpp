@@ -87,7 +87,7 @@ std::vector<FailureReport> FailureFile::read() const {
 
 void FailureFile::throw_first(const std::string& who) const {
   if (const auto reports = read(); !reports.empty()) {
-    throw_reported(who, reports.front());
+    throw_for_exit_code(reports[0].code, who + ": " + reports[0].message);
   }
 }
 
@@ -99,10 +99,6 @@ void report_to_parent(const std::exception& error) {
   if (!is_rank_of_launcher()) {
     append_report(error);
   }
-}
-
-void throw_reported(const std::string& who, const FailureReport& report) {
-  throw_for_exit_code(report.code, who + ": " + report.message);
 }
 
 }  // namespace tandem

@@ -39,7 +39,9 @@ class FailureFile {
   /// that was killed, or that runs another program than tandem's, writes no report.
   std::vector<FailureReport> read() const;
 
-  /// Calls throw_reported() with the first report. Does nothing if there is no report.
+  /// Throws the error of the first report, if there is a report. The exit code in the
+  /// report determines the type (throw_for_exit_code()). The message begins with `who`
+  /// and a colon.
   void throw_first(const std::string& who) const;
 
  private:
@@ -56,9 +58,5 @@ bool report_to_launcher(const std::exception& error);
 /// nothing in a program that a rank started, because such a failure need not end the
 /// rank.
 void report_to_parent(const std::exception& error);
-
-/// Throws the error that another program reported. The exit code in `report` determines
-/// the type (throw_for_exit_code()). The message begins with `who` and a colon.
-[[noreturn]] void throw_reported(const std::string& who, const FailureReport& report);
 
 }  // namespace tandem

@@ -23,15 +23,15 @@ namespace {
 using nlohmann::json;
 
 // Describes the end of a rank that reported no error.
-std::string message_for(const RankFailure& failure) {
-  const int signal = failure.status.signal;
+std::string message_for(const Supervisor::Ending& ending) {
+  const int signal = ending.status.signal;
   if (signal == 0) {
-    return fmt::format("PID {} exited with code {}", failure.pid, failure.status.code);
+    return fmt::format("PID {} exited with code {}", ending.pid, ending.status.code);
   }
   const char* name = sigabbrev_np(signal);
   return fmt::format(
       "Signal {} (SIG{}) received by PID {}", signal, name == nullptr ? "?" : name,
-      failure.pid);
+      ending.pid);
 }
 
 // Returns the member "message" of an object, or null.
@@ -46,13 +46,11 @@ std::optional<std::string> text_of(const json& content) {
   return text.is_string() ? std::optional(text.get<std::string>()) : std::nullopt;
 }
 
-void write_for(
-    const Supervisor::Ending& ending, const std::string& message,
-    const std::string& path) {
+// Calls `write`. If that fails, logs a warning.
+template <typename Write>
+void try_to_write(const Write& write) {
   try {
-    write_error_file(
-        path, {ending.pid, ending.status,
-               std::chrono::system_clock::to_time_t(ending.time), message});
+    write();
   } catch (const DataError& error) {
     log_warning("[launch] an error file is missing: " + std::string(error.what()));
   }
@@ -65,12 +63,10 @@ void pass_on(const std::string& error_file) {
   if (path.empty() || !file_exists(error_file)) {
     return;
   }
-  try {
+  try_to_write([&] {
     const auto text = read_file(error_file);
     LogFile(path).add(text.data(), text.size());
-  } catch (const DataError& error) {
-    log_warning("[launch] an error file is missing: " + std::string(error.what()));
-  }
+  });
 }
 
 }  // namespace
@@ -90,14 +86,16 @@ std::optional<std::string> message_in_error_file(const std::string& path) {
   }
 }
 
-void write_error_file(const std::string& path, const RankFailure& failure) {
-  const int code =
-      failure.status.signal != 0 ? -failure.status.signal : failure.status.code;
+void write_error_file(
+    const std::string& path, const Supervisor::Ending& ending,
+    const std::string& message) {
+  const auto& status = ending.status;
+  const auto time = std::chrono::system_clock::to_time_t(ending.time);
   const json content = {
       {"message",
-       {{"message", failure.message.empty() ? message_for(failure) : failure.message},
-        {"errorCode", code},
-        {"extraInfo", {{"timestamp", std::to_string(failure.time)}}}}}};
+       {{"message", message.empty() ? message_for(ending) : message},
+        {"errorCode", status.signal != 0 ? -status.signal : status.code},
+        {"extraInfo", {{"timestamp", std::to_string(time)}}}}}};
   // Messages may contain invalid UTF-8.
   replace_file(
       path, content.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
@@ -120,7 +118,8 @@ void complete_error_files(
     if (message && !has_report) {
       reports.push_back({ending.rank, 1, ending.stopped_by_us, *message});
     } else if (!ending.stopped_by_us && !file_exists(path)) {
-      write_for(ending, has_report ? found->message : "", path);
+      try_to_write(
+          [&] { write_error_file(path, ending, has_report ? found->message : ""); });
     }
   }
 }

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <sys/types.h>
-
-#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tandem/base/process.h"
 #include "tandem/launch/failure_file.h"
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/logs/log_directory.h"
@@ -20,20 +16,13 @@ namespace tandem {
 /// file. Returns nullopt if the file is missing or does not have this form.
 std::optional<std::string> message_in_error_file(const std::string& path);
 
-/// The end of a rank, for write_error_file().
-struct RankFailure {
-  pid_t pid = 0;
-  ExitStatus status;
-  std::time_t time = 0;
-  // The rank's own error; "" if it is not known.
-  std::string message;
-};
-
-/// Writes an error file for a rank that has not written an error file. If the rank's
-/// own error is not known, the message describes the end of its process, such as
+/// Writes an error file for a rank that has not written an error file. `message` is the
+/// rank's own error. If it is "", the file describes the end of the process, such as
 /// "Signal 9 (SIGKILL) received by PID 7". Throws DataError if the file cannot be
 /// written.
-void write_error_file(const std::string& path, const RankFailure& failure);
+void write_error_file(
+    const std::string& path, const Supervisor::Ending& ending,
+    const std::string& message);
 
 /// Completes the error files of ranks that have failed. `endings` and `reports` are in
 /// order of time. `first_rank` is the rank with local rank 0.

@@ -18,6 +18,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/store/socket.h"
 #include "tandem/base/text.h"
 
 namespace tandem {
@@ -189,33 +190,6 @@ struct RankPipes {
   }
 };
 
-// Sockets of the launcher (`ours`) and of the fork server, which inherits `servers`.
-struct SocketPair {
-  int ours = -1;
-  int servers = -1;
-
-  SocketPair() {
-    int ends[2];
-    TANDEM_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "no more sockets");
-    ours = ends[0];
-    servers = ends[1];
-    fcntl(ours, F_SETFD, FD_CLOEXEC);
-  }
-  ~SocketPair() {
-    close(ours);
-    close_servers();
-  }
-  SocketPair(const SocketPair&) = delete;
-  SocketPair& operator=(const SocketPair&) = delete;
-
-  void close_servers() {
-    if (servers >= 0) {
-      close(servers);
-      servers = -1;
-    }
-  }
-};
-
 }  // namespace
 
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
@@ -223,18 +197,22 @@ std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
   // Declared before the server, so that it is destroyed after the server. The server is
   // the ranks' parent until it ends, and does not reap them.
   std::vector<Process> processes;
-  SocketPair sockets;
+  int ends[2];
+  TANDEM_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "no more sockets");
+  const Socket socket(ends[0]);
+  Socket inherited(ends[1]);
+  fcntl(socket.fd(), F_SETFD, FD_CLOEXEC);
   ProcessOptions options = ranks[0];
-  options.variables.emplace_back(kSocketVariable, std::to_string(sockets.servers));
+  options.variables.emplace_back(kSocketVariable, std::to_string(inherited.fd()));
   options.pipe_output = false;
   Process server(options);
-  sockets.close_servers();
+  inherited = Socket();
   for (const auto& rank : ranks) {
     RankPipes pipes(rank.pipe_output);
-    send_request(sockets.ours, rank.variables, pipes.write_ends());
-    processes.push_back(pipes.process(receive_pid(sockets.ours, server, program)));
+    send_request(socket.fd(), rank.variables, pipes.write_ends());
+    processes.push_back(pipes.process(receive_pid(socket.fd(), server, program)));
   }
-  shutdown(sockets.ours, SHUT_WR);
+  shutdown(socket.fd(), SHUT_WR);
   if (const auto status = server.wait(); !status.ok()) {
     throw ended_early(program, status);
   }

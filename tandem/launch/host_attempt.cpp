@@ -242,8 +242,8 @@ HostEnding HostAttempt::run() {
       watch_options(options_, rendezvous_, token_ == nullptr ? "" : token_->token());
   watched.exchange = [this](StoreClient& client) { exchange_.tell(client); };
   watch_.emplace(watched, rendezvous_.server.get(), rendezvous_.client.get());
-  supervisor_.ask([this](bool failed) { return must_end(failed); });
-  const auto endings = supervisor_.run();
+  const auto endings =
+      supervisor_.run([this](bool failed) { return must_end(failed); });
   if (supervisor_.stop_signal() != 0) {
     watch_->hurry();
   }

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <sstream>
@@ -57,9 +58,6 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
-// The run has ended before this host could take part.
-struct RunEnded {};
-
 Milliseconds meeting_timeout(const LaunchOptions& options) {
   return options.timeout() == Milliseconds(0) ? kUsualTimeout : options.timeout();
 }
@@ -70,20 +68,22 @@ std::vector<int> all_members(const LaunchOptions& options) {
   return members;
 }
 
+// Returns the remaining numbers in a text such as "0 2 5".
+std::vector<int> numbers_in(std::istream& text) {
+  return {std::istream_iterator<int>(text), std::istream_iterator<int>()};
+}
+
 Attempt attempt_in(StoreClient& client) {
   std::istringstream text(client.get(kAttempt, kBetweenTries));
   Attempt attempt;
   text >> attempt.number >> attempt.restarts;
-  for (int node = 0; text >> node;) {
-    attempt.excluded.push_back(node);
-  }
+  attempt.excluded = numbers_in(text);
   return attempt;
 }
 
 // Waits until host 0 has chosen the hosts of an attempt. Returns no hosts if the
 // attempt ends first. Throws CommError if host 0 ends.
 std::vector<int> members_in(StoreClient& client) {
-  std::vector<int> members;
   while (!client.has({kMembers})) {
     throw_if_stopped();
     if (client.has({kRunOver})) {
@@ -92,10 +92,7 @@ std::vector<int> members_in(StoreClient& client) {
     std::this_thread::sleep_for(kBetweenTries);
   }
   std::istringstream text(client.get(kMembers, kBetweenTries));
-  for (int node = 0; text >> node;) {
-    members.push_back(node);
-  }
-  return members;
+  return numbers_in(text);
 }
 
 // `nodes`: numbers in ascending order.
@@ -103,20 +100,20 @@ bool is_member(const std::vector<int>& nodes, int node) {
   return std::binary_search(nodes.begin(), nodes.end(), node);
 }
 
-// Joins the store of host 0 for an attempt. Returns null if the server belongs to an
-// earlier attempt or to an attempt that is over. If this host is not a member, waits
-// for the end of the attempt and returns null. Throws CommError if host 0 does not
-// answer, RunEnded if the run ends, Error if this host is excluded.
-std::unique_ptr<StoreClient> try_to_join(
-    const LaunchOptions& options, const std::string& token, Attempt& attempt) {
+// Joins the store of host 0 for the attempt `next` or a later one. Returns nullopt if
+// the server belongs to an earlier attempt or to an attempt that is over. If this host
+// is not a member, waits for the end of the attempt and returns nullopt. Throws
+// CommError if host 0 does not answer, Error if this host is excluded.
+std::optional<Meeting> try_to_join(
+    const LaunchOptions& options, const std::string& token, const Attempt& next) {
   auto client =
       std::make_unique<StoreClient>(master_address(options), kBetweenTries, token);
   if (client->has({kRunEnded})) {
-    throw RunEnded();
+    return Meeting{nullptr, next, true};
   }
   Attempt begun = attempt_in(*client);
-  if (begun.number < attempt.number || client->has({kRunOver})) {
-    return nullptr;
+  if (begun.number < next.number || client->has({kRunOver})) {
+    return std::nullopt;
   }
   if (is_member(begun.excluded, options.node_rank)) {
     throw Error(fmt::format(
@@ -127,8 +124,7 @@ std::unique_ptr<StoreClient> try_to_join(
   client->greet(launcher_greeting(options));
   begun.members = options.is_elastic() ? members_in(*client) : all_members(options);
   if (is_member(begun.members, options.node_rank)) {
-    attempt = begun;
-    return client;
+    return Meeting{std::move(client), begun};
   }
   log_info(fmt::format(
       "[launch] host {} waits for the next start of the ranks", options.node_rank));
@@ -136,10 +132,8 @@ std::unique_ptr<StoreClient> try_to_join(
     throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries);
   }
-  if (client->has({kRunEnded})) {
-    throw RunEnded();
-  }
-  return nullptr;
+  return client->has({kRunEnded}) ? std::optional(Meeting{nullptr, next, true})
+                                  : std::nullopt;
 }
 
 // On host 0, waits for the hosts of an attempt, and returns them.
@@ -180,23 +174,21 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
 }
 
 Meeting join_attempt(
-    const LaunchOptions& options, const std::string& token, Attempt attempt) {
+    const LaunchOptions& options, const std::string& token, const Attempt& next) {
   // Host 0 may pause between two attempts.
   const auto timeout =
       meeting_timeout(options) +
-      (attempt.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+      (next.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
   auto last_contact = Clock::now();
   std::optional<Clock::time_point> refused_since;
   WaitNotice notice;
   for (;;) {
     try {
-      if (auto client = try_to_join(options, token, attempt)) {
-        return {std::move(client), attempt};
+      if (auto meeting = try_to_join(options, token, next)) {
+        return std::move(*meeting);
       }
       last_contact = Clock::now();
       refused_since.reset();
-    } catch (const RunEnded&) {
-      return {nullptr, attempt, true};
     } catch (const CommError&) {
       if (Clock::now() - last_contact > timeout) {
         throw;
@@ -216,12 +208,6 @@ Meeting join_attempt(
     std::this_thread::sleep_for(kBetweenTries);
   }
 }
-
-}  // namespace
-
-namespace fs = std::filesystem;
-
-namespace {
 
 // Name of the store's socket. Other programs do not use this name, so it identifies a
 // launcher's directory.
@@ -251,7 +237,7 @@ void remove_leftovers(const std::string& beside) {
   const std::string prefix = beside.substr(folder.size() + 1, sizeof("tandem-") - 1);
   try {
     for (const auto& name : list_directory(folder)) {
-      const std::string path = fs::path(folder) / name;
+      const std::string path = std::filesystem::path(folder) / name;
       if (name.rfind(prefix, 0) == 0 && path.size() == beside.size() &&
           path != beside) {
         remove_if_left(path);

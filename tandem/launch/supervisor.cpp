@@ -116,7 +116,8 @@ void Supervisor::add(
   children_.push_back({rank, std::move(process), std::move(output), std::move(error)});
 }
 
-std::vector<Supervisor::Ending> Supervisor::run() {
+std::vector<Supervisor::Ending> Supervisor::run(
+    const std::function<bool(bool failed)>& must_end) {
   std::vector<Ending> endings;
   while (endings.size() < children_.size()) {
     serve();
@@ -124,7 +125,7 @@ std::vector<Supervisor::Ending> Supervisor::run() {
       forward(child.output, false);
       forward(child.error, false);
     }
-    reap(endings);
+    reap(endings, must_end);
     enforce_grace();
   }
   kill_orphans(others_);
@@ -151,12 +152,12 @@ Supervisor::HiddenLines Supervisor::last_hidden_lines(int rank, size_t most) con
   return {"standard output", child->output.to.last_hidden_lines(most)};
 }
 
-void Supervisor::serve() {
+bool Supervisor::serve() {
   wait_for_events();
   read_signals();
   send_held_signals();
   const bool any = output_.write();
-  read_from_us_ = errors_.write() || any;
+  return errors_.write() || any;
 }
 
 void Supervisor::wait_for_events() {
@@ -173,8 +174,7 @@ void Supervisor::wait_for_events() {
 void Supervisor::finish_output() {
   auto last_read = Clock::now();
   while (!output_.empty() || !errors_.empty()) {
-    serve();
-    if (read_from_us_ || stop_signal_ == 0) {
+    if (serve() || stop_signal_ == 0) {
       last_read = Clock::now();
     } else if (Clock::now() - last_read > kReaderPatience) {
       return;
@@ -242,7 +242,8 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
   return endings.size() > before;
 }
 
-void Supervisor::reap(std::vector<Ending>& endings) {
+void Supervisor::reap(
+    std::vector<Ending>& endings, const std::function<bool(bool failed)>& must_end) {
   // Repeats, because a rank that ended as a consequence may be found before the rank
   // that failed first. Otherwise, the ending of the rank that failed first would be
   // recorded as stopped by the supervisor.
@@ -251,7 +252,7 @@ void Supervisor::reap(std::vector<Ending>& endings) {
   const bool failed = std::any_of(
       endings.begin(), endings.end(),
       [](const Ending& ending) { return !ending.status.ok(); });
-  if ((ask_(failed) || failed) && !stopping_) {
+  if ((must_end(failed) || failed) && !stopping_) {
     for (auto& child : children_) {
       // A suspended rank handles no signal but SIGKILL and SIGCONT.
       child.was_stopped = !child.ended && is_stopped(child.process.pid());

@@ -57,17 +57,14 @@ class Supervisor {
   /// Adds a rank's process, and the destinations of its standard output and error.
   void add(int rank, Process process, StreamOptions output, StreamOptions errors);
 
-  /// Sets the function that run() calls about ten times a second to check the other
-  /// hosts. `failed` is true if a rank of this host has failed. If the function returns
-  /// true, all ranks are ended, as after a failure. The function must not block.
-  void ask(std::function<bool(bool failed)> others) {
-    ask_ = std::move(others);
-  }
-
   /// Forwards output and signals until every rank has ended. Returns the endings in
   /// order of time. After the first failure the other ranks get SIGTERM, and SIGKILL
   /// after the grace period. A second SIGINT ends the grace period immediately.
-  std::vector<Ending> run();
+  ///
+  /// Calls `must_end` about ten times a second to check the other hosts. `failed` is
+  /// true if a rank of this host has failed. If `must_end` returns true, all ranks are
+  /// ended, as after a failure. It must not block.
+  std::vector<Ending> run(const std::function<bool(bool failed)>& must_end);
 
   /// Returns whether a signal that stops the run has arrived since run() or the
   /// previous call of told_to_stop(). Call it after run().
@@ -104,13 +101,16 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
-  void serve();
+  // Handles signals and writes output, after waiting for at most 100 ms. Returns
+  // whether a reader accepted output.
+  bool serve();
   void wait_for_events();
   void read_signals();
   void send_held_signals();
   // Appends the endings of newly ended ranks. Returns whether any rank has newly ended.
   bool take_endings(std::vector<Ending>& endings);
-  void reap(std::vector<Ending>& endings);
+  void reap(
+      std::vector<Ending>& endings, const std::function<bool(bool failed)>& must_end);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
   // Reads a rank's output. With `all`, reads even if the queue is full.
@@ -121,12 +121,9 @@ class Supervisor {
   int signal_fd_;
   OutputQueue output_;
   OutputQueue errors_;
-  // True if a reader accepted output in the last call of serve().
-  bool read_from_us_ = false;
   std::vector<Child> children_;
   // Child processes that existed before this object.
   std::set<pid_t> others_;
-  std::function<bool(bool failed)> ask_ = [](bool) { return false; };
   int stop_signal_ = 0;
   bool stopping_ = false;
   bool killed_ = false;

@@ -6,11 +6,6 @@ namespace tandem {
 
 namespace {
 
-struct AdadeltaSettings {
-  double rho = 0.9;
-  double eps = 1e-6;
-};
-
 // Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct AdadeltaFactors {
@@ -24,10 +19,14 @@ struct AdadeltaFactors {
 
 template <typename T>
 TANDEM_ALWAYS_INLINE AdadeltaFactors<T> factors_of(
-    const AdadeltaSettings& settings, const GroupContext& context) {
-  return {static_cast<T>(context.gradient_scale), static_cast<T>(context.weight_decay),
-          static_cast<T>(settings.rho),           static_cast<T>(1 - settings.rho),
-          static_cast<T>(settings.eps),           static_cast<T>(-context.lr)};
+    const OptimizerOptions& options, const GroupContext& context) {
+  return {
+      static_cast<T>(context.gradient_scale),
+      static_cast<T>(context.weight_decay),
+      static_cast<T>(options.rho),
+      static_cast<T>(1 - options.rho),
+      static_cast<T>(options.eps),
+      static_cast<T>(-context.lr)};
 }
 
 // Updates one element.
@@ -72,8 +71,7 @@ TANDEM_SIMD_CLONES void update_elements(
 class Adadelta final : public FusedOptimizer {
  public:
   explicit Adadelta(const OptimizerParts& parts)
-      : FusedOptimizer(parts, 1, 0),
-        settings_{parts.options.rho, eps_of(parts.options, AdadeltaSettings().eps)},
+      : FusedOptimizer(parts),
         square_avg_(add_state("square_avg")),
         acc_delta_(add_state("acc_delta")) {}
 
@@ -84,13 +82,13 @@ class Adadelta final : public FusedOptimizer {
       update_elements(
           run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
           data<T>(square_avg_, run), data<T>(acc_delta_, run),
-          factors_of<T>(settings_, context));
+          factors_of<T>(options_, context));
     });
   }
 
   void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) override {
-    const auto f = factors_of<double>(settings_, context);
+    const auto f = factors_of<double>(options_, context);
     auto param = parameters_.slice(run);
     const auto g = decayed_gradient(
         gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
@@ -102,7 +100,6 @@ class Adadelta final : public FusedOptimizer {
     param.add_(delta, f.minus_lr);
   }
 
-  AdadeltaSettings settings_;
   Arena& square_avg_;
   Arena& acc_delta_;
 };

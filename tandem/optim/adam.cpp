@@ -38,14 +38,6 @@ TANDEM_ALWAYS_INLINE double power(double base, int64_t exponent) {
   return result.high;
 }
 
-struct AdamSettings {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  // True if weight decay is decoupled (AdamW).
-  bool decoupled = false;
-};
-
 // Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct AdamFactors {
@@ -65,20 +57,21 @@ struct AdamFactors {
 
 template <typename T>
 TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
-    const AdamSettings& settings, const GroupContext& context) {
-  const double correction1 = 1 - power(settings.beta1, context.step);
-  const double correction2 = 1 - power(settings.beta2, context.step);
-  const double shrink = settings.decoupled ? 1 - context.lr * context.weight_decay : 1;
+    const OptimizerOptions& options, const GroupContext& context) {
+  const double correction1 = 1 - power(options.beta1, context.step);
+  const double correction2 = 1 - power(options.beta2, context.step);
+  const bool decoupled = options.kind == OptimizerKind::adamw;
+  const double shrink = decoupled ? 1 - context.lr * context.weight_decay : 1;
   return {
       static_cast<T>(context.gradient_scale),
-      static_cast<T>(settings.decoupled ? 0 : context.weight_decay),
+      static_cast<T>(decoupled ? 0 : context.weight_decay),
       static_cast<T>(shrink),
-      static_cast<T>(settings.beta1),
-      static_cast<T>(1 - settings.beta1),
-      static_cast<T>(settings.beta2),
-      static_cast<T>(1 - settings.beta2),
+      static_cast<T>(options.beta1),
+      static_cast<T>(1 - options.beta1),
+      static_cast<T>(options.beta2),
+      static_cast<T>(1 - options.beta2),
       static_cast<T>(1 / std::sqrt(correction2)),
-      static_cast<T>(settings.eps),
+      static_cast<T>(options.eps),
       static_cast<T>(-(context.lr / correction1))};
 }
 
@@ -140,19 +133,16 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Adam final : public FusedOptimizer {
  public:
-  Adam(const OptimizerParts& parts, bool decoupled)
-      : FusedOptimizer(parts, 1e-3, decoupled ? 1e-2 : 0),
-        settings_{
-            parts.options.beta1, parts.options.beta2,
-            eps_of(parts.options, AdamSettings().eps), decoupled},
+  explicit Adam(const OptimizerParts& parts)
+      : FusedOptimizer(parts),
         exp_avg_(add_state("exp_avg")),
         exp_avg_sq_(add_state("exp_avg_sq")),
-        maximum_(parts.options.amsgrad ? &add_state("max_exp_avg_sq") : nullptr) {
+        maximum_(options_.amsgrad ? &add_state("max_exp_avg_sq") : nullptr) {
     const auto check = [](const char* name, double beta) {
       check_setting(name, beta, beta >= 0 && beta < 1, "at least 0 and below 1");
     };
-    check("beta1", settings_.beta1);
-    check("beta2", settings_.beta2);
+    check("beta1", options_.beta1);
+    check("beta2", options_.beta2);
   }
 
  private:
@@ -163,13 +153,13 @@ class Adam final : public FusedOptimizer {
           run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
           data<T>(exp_avg_, run), data<T>(exp_avg_sq_, run),
           maximum_ == nullptr ? nullptr : data<T>(*maximum_, run),
-          factors_of<T>(settings_, context));
+          factors_of<T>(options_, context));
     });
   }
 
   void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) override {
-    const auto f = factors_of<double>(settings_, context);
+    const auto f = factors_of<double>(options_, context);
     auto param = parameters_.slice(run);
     const auto g = decayed_gradient(
         gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
@@ -185,7 +175,6 @@ class Adam final : public FusedOptimizer {
     param.mul_(f.shrink).addcdiv_(m, denominator, f.minus_step_size);
   }
 
-  AdamSettings settings_;
   Arena& exp_avg_;
   Arena& exp_avg_sq_;
   Arena* maximum_;
@@ -195,12 +184,12 @@ class Adam final : public FusedOptimizer {
 
 std::unique_ptr<Optimizer> make_fused_optimizer(
     KindTag<OptimizerKind::adam>, const OptimizerParts& parts) {
-  return std::make_unique<Adam>(parts, false);
+  return std::make_unique<Adam>(parts);
 }
 
 std::unique_ptr<Optimizer> make_fused_optimizer(
     KindTag<OptimizerKind::adamw>, const OptimizerParts& parts) {
-  return std::make_unique<Adam>(parts, true);
+  return std::make_unique<Adam>(parts);
 }
 
 }  // namespace tandem

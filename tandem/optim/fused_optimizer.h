@@ -15,9 +15,9 @@
 
 namespace tandem {
 
-/// Arguments of make_optimizer().
+/// Arguments of make_optimizer(). All options are set.
 struct OptimizerParts {
-  const OptimizerOptions& options;
+  OptimizerOptions options;
   Arena& parameters;
   Arena& gradients;
   const std::vector<ParameterGroup>& groups;
@@ -61,15 +61,12 @@ class FusedOptimizer : public Optimizer {
   void update(const ArenaRange& range, const StepScalars& step) final;
   std::vector<Arena*> state() final;
   double base_lr() const final {
-    return lr_;
+    return options_.lr;
   }
 
  protected:
-  /// Uses `default_lr` and `default_weight_decay` for options that are unset.
-  ///
   /// Throws ConfigError for invalid groups or dtypes.
-  FusedOptimizer(
-      const OptimizerParts& parts, double default_lr, double default_weight_decay);
+  explicit FusedOptimizer(const OptimizerParts& parts);
 
   /// Makes a state arena of zeros, which this object owns.
   Arena& add_state(const std::string& name);
@@ -100,6 +97,7 @@ class FusedOptimizer : public Optimizer {
     return arena.segment(run.segment).data_ptr<T>() + run.begin;
   }
 
+  const OptimizerOptions options_;
   Arena& parameters_;
   Arena& gradients_;
 
@@ -111,16 +109,9 @@ class FusedOptimizer : public Optimizer {
     size_t group;
   };
 
-  // Calls `body` for each run that overlaps `range`. The arguments are the overlap and
-  // the GroupContext of the run's group.
-  template <typename Body>
-  void for_each_run(
-      const ArenaRange& range, const StepScalars& step, const Body& body) const;
   void check_arenas() const;
   void plan_runs();
 
-  double lr_;
-  double weight_decay_;
   std::vector<ParameterGroup> groups_;
   // Runs of each segment, which together cover the whole segment.
   std::vector<std::vector<Run>> runs_;
@@ -138,8 +129,5 @@ at::Tensor decayed_gradient(
 /// least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
-
-/// Returns options.eps, or `default_eps` if it is unset.
-double eps_of(const OptimizerOptions& options, double default_eps);
 
 }  // namespace tandem

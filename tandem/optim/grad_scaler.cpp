@@ -84,28 +84,6 @@ float& scale_of(const Arena& state) {
   return *state.view(kScale).data_ptr<float>();
 }
 
-// Marks the step as skipped unless its gradients are `finite`, subtracts the skipped
-// steps from step.step, and sets the scale of the next step, which may become 0.
-void end_scaled_step(
-    const GradScalerOptions& options, bool finite, float& scale,
-    int64_t& growth_tracker, int64_t& skipped_steps, StepScalars& step) {
-  step.skip = !finite;
-  skipped_steps += step.skip ? 1 : 0;
-  step.step -= skipped_steps;
-  step.skipped_steps = skipped_steps;
-  if (!options.dynamic) {
-    return;
-  }
-  if (!finite) {
-    scale = static_cast<float>(scale * options.backoff_factor);
-    growth_tracker = 0;
-  } else if (++growth_tracker == options.growth_interval) {
-    const auto more = static_cast<float>(scale * options.growth_factor);
-    scale = more <= options.max_scale ? more : scale;
-    growth_tracker = 0;
-  }
-}
-
 class ScaledOptimizer : public Optimizer {
  public:
   ScaledOptimizer(
@@ -143,14 +121,6 @@ GradScaler::GradScaler(const GradScalerOptions& options)
   check_setting(
       "loss_scale", options.initial_scale, std::isnormal(initial) && initial > 0,
       "none, dynamic, or a number more than 0 that float32 can hold");
-  check_setting(
-      "growth_factor", options.growth_factor, options.growth_factor > 1, "more than 1");
-  check_setting(
-      "backoff_factor", options.backoff_factor,
-      options.backoff_factor > 0 && options.backoff_factor < 1, "between 0 and 1");
-  check_setting(
-      "growth_interval", static_cast<double>(options.growth_interval),
-      options.growth_interval >= 1, "at least 1");
   state_.view(kScale).fill_(initial);
 }
 
@@ -160,14 +130,33 @@ double GradScaler::scale() const {
 
 void GradScaler::unscale(Arena& gradients, StepScalars& step) {
   // Like Python, computes the inverse in float64.
-  const double factor = 1.0 / static_cast<double>(scale_of(state_));
+  const double factor = 1.0 / scale();
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {
     finite = unscale_slice(gradients.slice(range), factor) && finite;
   }
-  end_scaled_step(
-      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
-      count_of(state_, kSkippedSteps), step);
+  int64_t& skipped_steps = count_of(state_, kSkippedSteps);
+  skipped_steps += finite ? 0 : 1;
+  step.skip = !finite;
+  step.step -= skipped_steps;
+  step.skipped_steps = skipped_steps;
+  if (options_.dynamic) {
+    set_next_scale(finite);
+  }
+}
+
+// The scale may become 0.
+void GradScaler::set_next_scale(bool finite) {
+  float& scale = scale_of(state_);
+  int64_t& growth_tracker = count_of(state_, kGrowthTracker);
+  if (!finite) {
+    scale = static_cast<float>(scale * options_.backoff_factor);
+    growth_tracker = 0;
+  } else if (++growth_tracker == options_.growth_interval) {
+    const auto more = static_cast<float>(scale * options_.growth_factor);
+    scale = more <= options_.max_scale ? more : scale;
+    growth_tracker = 0;
+  }
 }
 
 void GradScaler::check_skipped_steps(int64_t steps_done) {

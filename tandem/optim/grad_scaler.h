@@ -39,8 +39,8 @@ struct GradScalerOptions {
 /// max_scale of 2^24 the rule is that of apex/amp/scaler.py.
 class GradScaler {
  public:
-  /// Makes a scaler with the initial scale. Throws ConfigError if an option is out of
-  /// range.
+  /// Makes a scaler with the initial scale. Throws ConfigError unless float32 can hold
+  /// this scale.
   explicit GradScaler(const GradScalerOptions& options);
 
   /// Returns the factor for the loss of the next step.
@@ -67,6 +67,8 @@ class GradScaler {
   }
 
  private:
+  void set_next_scale(bool finite);
+
   GradScalerOptions options_;
   Arena state_;
   bool warned_ = false;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
@@ -20,138 +19,39 @@ double anneal(double start, double end, double part) {
   return end + (start - end) * (1 + std::cos(kPi * part)) / 2;
 }
 
-class Constant final : public LrSchedule {
- public:
-  explicit Constant(double base_lr) : base_lr_(base_lr) {}
+double cosine(double start, double end, int64_t step, int64_t num_steps) {
+  return step >= num_steps
+             ? end
+             : anneal(
+                   start, end,
+                   static_cast<double>(step) / static_cast<double>(num_steps));
+}
 
-  double lr(int64_t /*epoch*/, int64_t /*step*/) const override {
-    return base_lr_;
+double one_cycle(
+    const LrScheduleOptions& options, double max_lr, int64_t step, int64_t num_steps) {
+  const double initial_lr = max_lr / options.div_factor;
+  const double min_lr = initial_lr / options.final_div_factor;
+  // Steps at which the rate is highest and at which the run ends. `top` may be
+  // fractional. It is below 0 if the rate decreases from the first step.
+  const double top = options.pct_start * static_cast<double>(num_steps) - 1;
+  const auto last = static_cast<double>(num_steps - 1);
+  const auto at = static_cast<double>(step);
+  if (at < top) {
+    return anneal(initial_lr, max_lr, at / top);
   }
-
- private:
-  double base_lr_;
-};
-
-class Step final : public LrSchedule {
- public:
-  Step(const LrScheduleOptions& options, double base_lr)
-      : gamma_(options.gamma), step_size_(options.step_size), base_lr_(base_lr) {}
-
-  double lr(int64_t epoch, int64_t /*step*/) const override {
-    const int64_t num_decays = epoch / step_size_;
-    return base_lr_ * std::pow(gamma_, static_cast<double>(num_decays));
-  }
-
- private:
-  double gamma_;
-  int64_t step_size_;
-  double base_lr_;
-};
-
-class Cosine final : public LrSchedule {
- public:
-  Cosine(const LrScheduleOptions& options, double base_lr, int64_t num_steps)
-      : base_lr_(base_lr), min_lr_(options.min_lr), num_steps_(num_steps) {}
-
-  double lr(int64_t /*epoch*/, int64_t step) const override {
-    if (step >= num_steps_) {
-      return min_lr_;
-    }
-    return anneal(
-        base_lr_, min_lr_, static_cast<double>(step) / static_cast<double>(num_steps_));
-  }
-
- private:
-  double base_lr_;
-  double min_lr_;
-  int64_t num_steps_;
-};
+  const double part = last > top ? (at - top) / (last - top) : 0;
+  return anneal(max_lr, min_lr, std::min(part, 1.0));
+}
 
 // Source: LinearLR, CosineAnnealingLR and SequentialLR in torch/optim/lr_scheduler.py.
-class WarmupCosine final : public LrSchedule {
- public:
-  WarmupCosine(const LrScheduleOptions& options, double base_lr, int64_t num_steps)
-      : base_lr_(base_lr),
-        start_factor_(options.start_factor),
-        warmup_steps_(options.warmup_steps),
-        cosine_(options, base_lr, num_steps - options.warmup_steps) {}
-
-  double lr(int64_t epoch, int64_t step) const override {
-    if (step >= warmup_steps_) {
-      return cosine_.lr(epoch, step - warmup_steps_);
-    }
-    const double part = static_cast<double>(step) / static_cast<double>(warmup_steps_);
-    return base_lr_ * (start_factor_ + (1 - start_factor_) * part);
+double warmup_cosine(
+    const LrScheduleOptions& options, double base_lr, int64_t step, int64_t num_steps) {
+  const int64_t warmup = options.warmup_steps;
+  if (step >= warmup) {
+    return cosine(base_lr, options.min_lr, step - warmup, num_steps - warmup);
   }
-
- private:
-  double base_lr_;
-  double start_factor_;
-  int64_t warmup_steps_;
-  Cosine cosine_;
-};
-
-class OneCycle final : public LrSchedule {
- public:
-  OneCycle(const LrScheduleOptions& options, double max_lr, int64_t num_steps)
-      : initial_lr_(max_lr / options.div_factor),
-        max_lr_(max_lr),
-        min_lr_(initial_lr_ / options.final_div_factor),
-        top_(options.pct_start * static_cast<double>(num_steps) - 1),
-        last_(static_cast<double>(num_steps - 1)) {}
-
-  double lr(int64_t /*epoch*/, int64_t step) const override {
-    const auto at = static_cast<double>(step);
-    if (at < top_) {
-      return anneal(initial_lr_, max_lr_, at / top_);
-    }
-    const double part = last_ > top_ ? (at - top_) / (last_ - top_) : 0;
-    return anneal(max_lr_, min_lr_, std::min(part, 1.0));
-  }
-
- private:
-  double initial_lr_;
-  double max_lr_;
-  double min_lr_;
-  // Steps at which the rate is highest and at which the run ends. `top_` may be
-  // fractional. It is below 0 if the rate decreases from the first step.
-  double top_;
-  double last_;
-};
-
-class WarmUp final : public LrSchedule {
- public:
-  WarmUp(std::unique_ptr<LrSchedule> schedule, int64_t num_steps)
-      : schedule_(std::move(schedule)), num_steps_(num_steps) {}
-
-  double lr(int64_t epoch, int64_t step) const override {
-    const double full = schedule_->lr(epoch, step);
-    return step >= num_steps_
-               ? full
-               : full * static_cast<double>(step + 1) / static_cast<double>(num_steps_);
-  }
-
- private:
-  std::unique_ptr<LrSchedule> schedule_;
-  int64_t num_steps_;
-};
-
-// Makes the schedule without the factor of WarmUp. `num_steps` is the number of steps
-// of the run.
-std::unique_ptr<LrSchedule> make_unwarmed(
-    const LrScheduleOptions& options, double base_lr, int64_t num_steps) {
-  switch (options.kind) {
-    case ScheduleKind::step:
-      return std::make_unique<Step>(options, base_lr);
-    case ScheduleKind::cosine:
-      return std::make_unique<Cosine>(options, base_lr, num_steps);
-    case ScheduleKind::warmup_cosine:
-      return std::make_unique<WarmupCosine>(options, base_lr, num_steps);
-    case ScheduleKind::one_cycle:
-      return std::make_unique<OneCycle>(options, base_lr, num_steps);
-    default:
-      return std::make_unique<Constant>(base_lr);
-  }
+  const double part = static_cast<double>(step) / static_cast<double>(warmup);
+  return base_lr * (options.start_factor + (1 - options.start_factor) * part);
 }
 
 void check_count(const char* name, int64_t value) {
@@ -161,28 +61,44 @@ void check_count(const char* name, int64_t value) {
   }
 }
 
-void check_schedule(const LrScheduleOptions& options, double base_lr) {
+}  // namespace
+
+double LrSchedule::without_warmup(int64_t epoch, int64_t step) const {
+  switch (options_.kind) {
+    case ScheduleKind::step:
+      return base_lr_ *
+             std::pow(options_.gamma, static_cast<double>(epoch / options_.step_size));
+    case ScheduleKind::cosine:
+      return cosine(base_lr_, options_.min_lr, step, num_steps_);
+    case ScheduleKind::warmup_cosine:
+      return warmup_cosine(options_, base_lr_, step, num_steps_);
+    case ScheduleKind::one_cycle:
+      return one_cycle(options_, base_lr_, step, num_steps_);
+    default:
+      return base_lr_;
+  }
+}
+
+double LrSchedule::lr(int64_t epoch, int64_t step) const {
+  const double full = without_warmup(epoch, step);
+  const int64_t warmup = options_.warmup_steps;
+  return step >= warmup || options_.kind == ScheduleKind::warmup_cosine
+             ? full
+             : full * static_cast<double>(step + 1) / static_cast<double>(warmup);
+}
+
+std::unique_ptr<LrSchedule> make_lr_schedule(
+    const LrScheduleOptions& options, double base_lr, int64_t epochs,
+    int64_t steps_per_epoch) {
   check_options(options);
   // The optimizer's check accepts -1, because -1 is its value for an unset lr.
   if (!std::isfinite(base_lr) || base_lr < 0) {
     throw ConfigError(fmt::format(
         "[schedule] lr is {}, expected a number from 0; change lr", base_lr));
   }
-}
-
-}  // namespace
-
-std::unique_ptr<LrSchedule> make_lr_schedule(
-    const LrScheduleOptions& options, double base_lr, int64_t epochs,
-    int64_t steps_per_epoch) {
-  check_schedule(options, base_lr);
   check_count("epochs", epochs);
   check_count("steps_per_epoch", steps_per_epoch);
-  auto schedule = make_unwarmed(options, base_lr, epochs * steps_per_epoch);
-  if (options.warmup_steps == 0 || options.kind == ScheduleKind::warmup_cosine) {
-    return schedule;
-  }
-  return std::make_unique<WarmUp>(std::move(schedule), options.warmup_steps);
+  return std::make_unique<LrSchedule>(options, base_lr, epochs * steps_per_epoch);
 }
 
 }  // namespace tandem

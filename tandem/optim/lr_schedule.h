@@ -11,11 +11,21 @@ namespace tandem {
 /// checkpoint needs no state of the schedule.
 class LrSchedule {
  public:
-  virtual ~LrSchedule() = default;
+  /// Makes a schedule for a run of `num_steps` optimizer steps. make_lr_schedule()
+  /// also checks the values.
+  LrSchedule(const LrScheduleOptions& options, double base_lr, int64_t num_steps)
+      : options_(options), base_lr_(base_lr), num_steps_(num_steps) {}
 
   /// Returns the learning rate of optimizer step `step` of the run, which is in epoch
   /// `epoch`. Both count from 0.
-  [[nodiscard]] virtual double lr(int64_t epoch, int64_t step) const = 0;
+  [[nodiscard]] double lr(int64_t epoch, int64_t step) const;
+
+ private:
+  double without_warmup(int64_t epoch, int64_t step) const;
+
+  LrScheduleOptions options_;
+  double base_lr_;
+  int64_t num_steps_;
 };
 
 /// Returns the schedule that options.kind selects, for a run of `epochs` epochs with

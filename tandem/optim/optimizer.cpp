@@ -19,18 +19,24 @@ namespace {
 // Minimum number of elements per thread.
 constexpr int64_t kGrain = 65'536;
 
-double value_or(double value, double fallback) {
-  return value == OptimizerOptions::kUnset ? fallback : value;
+// Sets unset options to PyTorch's defaults.
+OptimizerOptions with_defaults(OptimizerOptions options) {
+  const bool adadelta = options.kind == OptimizerKind::adadelta;
+  const auto set = [](double& value, double fallback) {
+    value = value == OptimizerOptions::kUnset ? fallback : value;
+  };
+  set(options.lr, adadelta ? 1 : 1e-3);
+  set(options.weight_decay, options.kind == OptimizerKind::adamw ? 1e-2 : 0);
+  set(options.eps, adadelta ? 1e-6 : 1e-8);
+  return options;
 }
 
 }  // namespace
 
-FusedOptimizer::FusedOptimizer(
-    const OptimizerParts& parts, double default_lr, double default_weight_decay)
-    : parameters_(parts.parameters),
+FusedOptimizer::FusedOptimizer(const OptimizerParts& parts)
+    : options_(parts.options),
+      parameters_(parts.parameters),
       gradients_(parts.gradients),
-      lr_(value_or(parts.options.lr, default_lr)),
-      weight_decay_(value_or(parts.options.weight_decay, default_weight_decay)),
       groups_(parts.groups),
       layout_(std::make_shared<const ArenaLayout>(parameters_.layout())) {
   for (const auto& group : groups_) {
@@ -82,24 +88,6 @@ void FusedOptimizer::plan_runs() {
   }
 }
 
-template <typename Body>
-void FusedOptimizer::for_each_run(
-    const ArenaRange& range, const StepScalars& step, const Body& body) const {
-  const auto& runs = runs_[static_cast<size_t>(range.segment)];
-  auto run = std::partition_point(
-      runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
-  for (; run != runs.end() && run->begin < range.end; ++run) {
-    const auto& group = groups_[run->group];
-    body(
-        ArenaRange{
-            range.segment, std::max(run->begin, range.begin),
-            std::min(run->end, range.end)},
-        GroupContext{
-            step.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
-            step.gradient_scale, step.step});
-  }
-}
-
 void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
   const auto segment = static_cast<size_t>(range.segment);
   TANDEM_CHECK(
@@ -112,17 +100,25 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
   if (!updated.trainable || step.skip) {
     return;
   }
-  if (!updated.device.is_cpu()) {
-    for_each_run(range, step, [&](const ArenaRange& run, const GroupContext& context) {
-      update_run_on_device(run, context);
+  const auto& runs = runs_[segment];
+  auto run = std::partition_point(
+      runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
+  for (; run != runs.end() && run->begin < range.end; ++run) {
+    const auto& group = groups_[run->group];
+    const GroupContext context{
+        step.lr * group.lr_scale, options_.weight_decay * group.weight_decay_scale,
+        step.gradient_scale, step.step};
+    const ArenaRange overlap{
+        range.segment, std::max(run->begin, range.begin),
+        std::min(run->end, range.end)};
+    if (!updated.device.is_cpu()) {
+      update_run_on_device(overlap, context);
+      continue;
+    }
+    parallel_for(overlap.begin, overlap.end, kGrain, [&](int64_t begin, int64_t end) {
+      update_run({range.segment, begin, end}, context);
     });
-    return;
   }
-  for_each_run(range, step, [&](const ArenaRange& run, const GroupContext& context) {
-    parallel_for(run.begin, run.end, kGrain, [&](int64_t begin, int64_t end) {
-      update_run({run.segment, begin, end}, context);
-    });
-  });
 }
 
 std::vector<Arena*> FusedOptimizer::state() {
@@ -154,15 +150,11 @@ void check_setting(
   }
 }
 
-double eps_of(const OptimizerOptions& options, double default_eps) {
-  return value_or(options.eps, default_eps);
-}
-
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  const OptimizerParts parts{options, parameters, gradients, groups};
+  const OptimizerParts parts{with_defaults(options), parameters, gradients, groups};
   auto optimizer = with_kind(options.kind, [&](auto kind) {
     std::unique_ptr<Optimizer> make_fused_optimizer(
         decltype(kind), const OptimizerParts&);

@@ -5,12 +5,6 @@ namespace tandem {
 
 namespace {
 
-struct SgdSettings {
-  double momentum = 0;
-  double dampening = 0;
-  bool nesterov = false;
-};
-
 // Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct SgdFactors {
@@ -25,15 +19,15 @@ struct SgdFactors {
 
 template <typename T>
 TANDEM_ALWAYS_INLINE SgdFactors<T> factors_of(
-    const SgdSettings& settings, const GroupContext& context) {
+    const OptimizerOptions& options, const GroupContext& context) {
   return {
       static_cast<T>(context.gradient_scale),
       static_cast<T>(context.weight_decay),
-      static_cast<T>(settings.momentum),
-      static_cast<T>(1 - settings.dampening),
+      static_cast<T>(options.momentum),
+      static_cast<T>(1 - options.dampening),
       static_cast<T>(-context.lr),
       context.step == 1,
-      settings.nesterov};
+      options.nesterov};
 }
 
 // Updates one element without momentum.
@@ -93,16 +87,13 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Sgd final : public FusedOptimizer {
  public:
-  explicit Sgd(const OptimizerParts& parts)
-      : FusedOptimizer(parts, 1e-3, 0),
-        settings_{
-            parts.options.momentum, parts.options.dampening, parts.options.nesterov} {
-    if (settings_.nesterov && (settings_.momentum == 0 || settings_.dampening != 0)) {
+  explicit Sgd(const OptimizerParts& parts) : FusedOptimizer(parts) {
+    if (options_.nesterov && (options_.momentum == 0 || options_.dampening != 0)) {
       throw ConfigError(
           "[optim] nesterov needs momentum and no dampening; set momentum above 0 and "
           "dampening to 0");
     }
-    if (settings_.momentum != 0) {
+    if (options_.momentum != 0) {
       buffer_ = &add_state("momentum_buffer");
     }
   }
@@ -114,13 +105,13 @@ class Sgd final : public FusedOptimizer {
       update_elements(
           run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
           buffer_ == nullptr ? nullptr : data<T>(*buffer_, run),
-          factors_of<T>(settings_, context));
+          factors_of<T>(options_, context));
     });
   }
 
   void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) override {
-    const auto f = factors_of<double>(settings_, context);
+    const auto f = factors_of<double>(options_, context);
     auto param = parameters_.slice(run);
     auto g = decayed_gradient(
         gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
@@ -136,7 +127,6 @@ class Sgd final : public FusedOptimizer {
     param.add_(g, f.minus_lr);
   }
 
-  SgdSettings settings_;
   Arena* buffer_ = nullptr;
 };
 

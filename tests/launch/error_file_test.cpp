@@ -17,8 +17,13 @@ class ErrorFile : public ::testing::Test {
     replace_file(path_, text);
     return message_in_error_file(path_);
   }
-  std::string written(const RankFailure& failure) const {
-    write_error_file(path_, failure);
+  std::string written(
+      const ExitStatus& status, int64_t time, const std::string& message = "") const {
+    Supervisor::Ending ending;
+    ending.pid = 4321;
+    ending.status = status;
+    ending.time = std::chrono::system_clock::from_time_t(time);
+    write_error_file(path_, ending, message);
     return read_file(path_);
   }
 
@@ -48,7 +53,7 @@ TEST_F(ErrorFile, IsIgnoredInAnotherForm) {
 }
 
 TEST_F(ErrorFile, DescribesASignalAsTorchrunDoes) {
-  const auto text = written({4321, {0, SIGSEGV}, 1'700'000'000, ""});
+  const auto text = written({0, SIGSEGV}, 1'700'000'000);
   expect_parts(text, {R"("timestamp":"1700000000")", R"("errorCode":-11)"});
   EXPECT_THAT(
       message_in_error_file(path_),
@@ -56,11 +61,11 @@ TEST_F(ErrorFile, DescribesASignalAsTorchrunDoes) {
 }
 
 TEST_F(ErrorFile, HasTheExitCodeOrTheErrorOfTheRank) {
-  EXPECT_THAT(written({4321, {3, 0}, 0, ""}), HasSubstr(R"("errorCode":3)"));
+  EXPECT_THAT(written({3, 0}, 0), HasSubstr(R"("errorCode":3)"));
   EXPECT_THAT(
       message_in_error_file(path_),
       Optional(std::string("PID 4321 exited with code 3")));
-  written({4321, {1, 0}, 0, "[data] bad \xff"});
+  written({1, 0}, 0, "[data] bad \xff");
   EXPECT_THAT(message_in_error_file(path_), Optional(HasSubstr("[data] bad ")));
 }
 

@@ -96,9 +96,12 @@ TEST_F(FailureFileTest, GetsNoReportsOfProgramsThatARankStarts) {
   EXPECT_TRUE(file_.read().empty());
 }
 
-TEST_F(FailureFileTest, ThrowsTheErrorOfAReport) {
-  EXPECT_THROW(throw_reported("[plan] bench", {0, 2, false, "x"}), ConfigError);
-  EXPECT_THROW(throw_reported("[plan] bench", {0, 1, false, "x"}), Error);
+TEST_F(FailureFileTest, ThrowsTheErrorOfTheFirstReport) {
+  file_.throw_first("[plan] bench");
+  report_to_parent(ConfigError("x"));
+  report_to_parent(DataError("y"));
+  expect_error<ConfigError>(
+      [&] { file_.throw_first("[plan] bench"); }, {"[plan] bench: x"});
 }
 
 TEST(ReportToLauncher, FailsWithoutAFailureFile) {

@@ -229,6 +229,56 @@ TEST_F(Hosts, AStoppedHostDoesNotWait) {
       kConsequence.reason);
 }
 
+Supervisor::Ending exited(int rank, int code, bool stopped_by_us = false) {
+  Supervisor::Ending ending;
+  ending.rank = rank;
+  ending.pid = 100 + rank;
+  ending.status.code = code;
+  ending.stopped_by_us = stopped_by_us;
+  return ending;
+}
+
+// Endings and reports of ranks, in order of time, and the code and reason of their
+// host.
+struct Failure {
+  std::vector<Supervisor::Ending> endings;
+  std::vector<FailureReport> reports;
+  int code;
+  std::string reason;
+};
+
+TEST(HostEnding, HasTheMostLikelyCause) {
+  const Failure failures[] = {
+      {{exited(1, 3), exited(0, 0)},
+       {},
+       1,
+       "rank 1 (pid 101) exited with code 3; the other ranks were stopped"},
+      // Rank 0 loses its peer and ends first; rank 1 is the cause.
+      {{exited(0, 1), exited(1, 1, true)},
+       {{0, 1, true, "reset"}, {1, 1, false, "the cause"}},
+       1,
+       "rank 1 failed: the cause"},
+      {{exited(0, 1), exited(1, 2, true)},
+       {{0, 1, true, "reset"}, {1, 2, false, "misuse"}},
+       2,
+       "misuse"},
+      // Rank 0 fails when it is stopped.
+      {{exited(1, 1), exited(0, 143, true)},
+       {{1, 1, true, "timed out"}},
+       1,
+       "rank 1 failed: timed out"},
+      // The report of a consequence may follow from an earlier one.
+      {{exited(0, 1), exited(1, 1), exited(2, 1)},
+       {{2, 1, true, "waited"}, {0, 1, true, "left"}, {1, 1, true, "left"}},
+       1,
+       "rank 2 failed: waited"}};
+  for (const auto& failure : failures) {
+    const auto ending = ending_of_host(failure.endings, failure.reports, {});
+    EXPECT_EQ(ending.reason, failure.reason);
+    EXPECT_EQ(ending.code, failure.code) << failure.reason;
+  }
+}
+
 TEST(HostEnding, SurvivesConversionToText) {
   const HostEnding ending{Cause::lost, 2, "a reason"};
   const auto back = ending_from(to_text(ending));

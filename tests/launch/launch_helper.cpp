@@ -13,6 +13,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -30,40 +34,26 @@ int launch_with(const Words& words) {
   LaunchOptions options;
   size_t at = 0;
   const auto next = [&] { return words.at(at++); };
+  const std::map<std::string, std::function<void()>> flags = {
+      {"--nproc", [&] { options.nproc_per_node = std::stoi(next()); }},
+      {"--nnodes", [&] { options.nnodes = std::stoi(next()); }},
+      {"--min-nnodes", [&] { options.min_nnodes = std::stoi(next()); }},
+      {"--node-rank", [&] { options.node_rank = std::stoi(next()); }},
+      {"--master-port", [&] { options.master_port = std::stoi(next()); }},
+      {"--master-addr", [&] { options.master_addr = next(); }},
+      {"--token-file", [&] { options.token.file = next(); }},
+      {"--insecure", [&] { options.token.insecure = true; }},
+      {"--grace", [&] { options.grace_seconds = std::stod(next()); }},
+      {"--terminal", [&] { options.first_rank_owns_terminal = true; }},
+      {"--fork-server", [&] { options.fork_server = true; }},
+      {"--no-prefix", [&] { options.prefix_output = false; }},
+      {"--local-rank-at", [&] { options.local_rank_at = std::stoul(next()); }},
+      {"--set", [&] {
+         const auto name = next();
+         options.variables.emplace_back(name, next());
+       }}};
   while (at < words.size() && words[at].rfind("--", 0) == 0) {
-    const auto flag = next();
-    if (flag == "--nproc") {
-      options.nproc_per_node = std::stoi(next());
-    } else if (flag == "--nnodes") {
-      options.nnodes = std::stoi(next());
-    } else if (flag == "--min-nnodes") {
-      options.min_nnodes = std::stoi(next());
-    } else if (flag == "--node-rank") {
-      options.node_rank = std::stoi(next());
-    } else if (flag == "--master-port") {
-      options.master_port = std::stoi(next());
-    } else if (flag == "--master-addr") {
-      options.master_addr = next();
-    } else if (flag == "--token-file") {
-      options.token.file = next();
-    } else if (flag == "--insecure") {
-      options.token.insecure = true;
-    } else if (flag == "--grace") {
-      options.grace_seconds = std::stod(next());
-    } else if (flag == "--terminal") {
-      options.first_rank_owns_terminal = true;
-    } else if (flag == "--fork-server") {
-      options.fork_server = true;
-    } else if (flag == "--no-prefix") {
-      options.prefix_output = false;
-    } else if (flag == "--local-rank-at") {
-      options.local_rank_at = std::stoul(next());
-    } else if (flag == "--set") {
-      const auto name = next();
-      options.variables.emplace_back(name, next());
-    } else {
-      throw ConfigError("unknown flag " + flag);
-    }
+    flags.at(next())();
   }
   options.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   launch_ranks(options);

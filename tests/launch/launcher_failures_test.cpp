@@ -97,16 +97,6 @@ TEST_P(Launch, NamesASuspendedRank) {
   }
 }
 
-TEST_P(Launch, NamesTheFirstReportAmongConsequences) {
-  const auto result = run_launcher(
-      {"--nproc", "3"},
-      "trap '' TERM; case $RANK in"
-      " 2) exec \"$HELPER\" fail comm 'waited too long';;"
-      " *) sleep 0.5; exec \"$HELPER\" fail comm 'rank 2 left';;"
-      "esac");
-  expect_parts(result.errors, {"rank 2 failed: ", "waited too long"});
-}
-
 // A control group of version 1 with little memory, if this machine has such groups. A
 // launcher with AddressSanitizer needs more than 48 MiB.
 class SmallGroup {
@@ -315,16 +305,6 @@ TEST_P(Launch, ReportsMisuseWithExitCodeTwo) {
   EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
 }
 
-TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
-  for (const std::string report : {"0 r all is well", "r", "", "9 r x", "x 0 r"}) {
-    const auto result = run_launcher(
-        {"--nproc", "2"},
-        "echo \"$RANK " + report + "\" >> $TANDEM_FAILURE_FILE; exit 3");
-    EXPECT_EQ(result.status.code, 1) << report << ": " << result.errors;
-    EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
-  }
-}
-
 TEST_P(Launch, RemovesControlCharactersFromReports) {
   const auto result = run_launcher(
       {},
@@ -339,45 +319,6 @@ TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
       "[ $RANK = 1 ] && exec \"$HELPER\" fail data '[files] cannot read'; exec sleep "
       "30");
   expect_exit(result, 1, {"rank 1 failed: [files] cannot read"});
-}
-
-// Rank 0 loses its peer and ends first; rank 1 is the cause.
-std::string consequence_first(const std::string& kind) {
-  return "case $RANK in"
-         " 0) exec 3> $DIR/fifo; \"$HELPER\" fail comm 'connection reset'; exit 1;;"
-         " 1) trap '' TERM; \"$HELPER\" fail " +
-         kind +
-         " 'the cause'; code=$?;"
-         "    read line < $DIR/fifo; exit $code;;"
-         "esac";
-}
-
-TEST_P(Launch, PrefersACauseToItsConsequences) {
-  const auto result = run_launcher({"--nproc", "2"}, consequence_first("data"));
-  expect_exit(result, 1, {"rank 1 failed: the cause"});
-  EXPECT_THAT(result.errors, Not(HasSubstr("connection reset")));
-}
-
-TEST_P(Launch, ExitsWithTwoIfTheCauseIsMisuse) {
-  const auto result = run_launcher({"--nproc", "2"}, consequence_first("config"));
-  expect_exit(result, 2, {"error: the cause"});
-}
-
-TEST_P(Launch, ReportsAConsequenceIfThereIsNoOtherCause) {
-  const auto result = run_launcher(
-      {"--nproc", "2"},
-      "[ $RANK = 1 ] && exec \"$HELPER\" fail comm 'timed out'; exec sleep 30");
-  expect_exit(result, 1, {"rank 1 failed: [comm] all_reduce failed: timed out"});
-}
-
-TEST_P(Launch, PrefersAReportToARankThatFailsWhenStopped) {
-  const auto result = run_launcher(
-      {"--nproc", "2"},
-      "case $RANK in"
-      " 0) trap 'exit 143' TERM; exec 3> $DIR/fifo; sleep 30 & wait;;"
-      " 1) exec 4< $DIR/fifo; exec \"$HELPER\" fail comm 'timed out';;"
-      "esac");
-  expect_exit(result, 1, {"rank 1 failed: [comm] all_reduce failed: timed out"});
 }
 
 }  // namespace tandem::launcher_failures_test

@@ -8,7 +8,9 @@
 namespace tandem::restarts_test {
 
 using std::chrono::seconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 HostEnding killed(const std::string& pid = "7") {
   return {Cause::killed, 1, "rank 1 (pid " + pid + ") was killed by SIGKILL"};
@@ -96,6 +98,51 @@ TEST(Restarts, WaitLongerWithoutProgress) {
     EXPECT_LE(delay_after(-1), seconds(60));
   }
   EXPECT_EQ(restarts.delay(), seconds(60));
+}
+
+// An attempt on three hosts that ended because host 2 was lost.
+HostChanges::Change loss_of_host_2(bool made_step = false) {
+  return {{0, 1, 2}, {2}, {}, made_step};
+}
+// An attempt on two hosts that ended because host 2 joined.
+const HostChanges::Change kJoined = {{0, 1}, {}, {2}, true};
+
+TEST(HostChanges, ExcludeAHostAfterThreeStartsWithoutAStep) {
+  HostChanges changes;
+  EXPECT_THAT(changes.note(loss_of_host_2()), IsEmpty());
+  EXPECT_THAT(changes.note(kJoined), IsEmpty());
+  EXPECT_THAT(changes.note(loss_of_host_2()), IsEmpty());
+  EXPECT_THAT(changes.note(kJoined), IsEmpty());
+  EXPECT_THAT(changes.note(loss_of_host_2()), ElementsAre(2));
+  EXPECT_THAT(changes.note({{0, 1}, {1}, {}, false}), IsEmpty());
+  EXPECT_THAT(changes.excluded(), ElementsAre(2));
+}
+
+TEST(HostChanges, AStepWithTheHostResetsItsCount) {
+  HostChanges changes;
+  for (int i = 0; i < 4; ++i) {
+    changes.note(loss_of_host_2());
+    changes.note(kJoined);
+    changes.note(loss_of_host_2());
+    changes.note(loss_of_host_2(true));
+  }
+  EXPECT_THAT(changes.excluded(), IsEmpty());
+}
+
+TEST(HostChanges, CountHostsThatDoNotTakePartAfterTheyJoined) {
+  HostChanges changes;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(changes.note(kJoined), IsEmpty());
+  }
+  EXPECT_THAT(changes.note(kJoined), ElementsAre(2));
+}
+
+TEST(HostChanges, CountEachHostSeparately) {
+  HostChanges changes;
+  for (const int node : {1, 2, 3, 1, 2, 3, 1}) {
+    changes.note({{0, 1, 2, 3}, {node}, {}, false});
+  }
+  EXPECT_THAT(changes.excluded(), ElementsAre(1));
 }
 
 }  // namespace tandem::restarts_test

@@ -14,7 +14,6 @@
 
 namespace tandem::stalled_output_test {
 
-
 // A launcher whose standard output and error go into one full pipe.
 class Stalled : public Launch {
  protected:

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tandem/optim/torch_adadelta.h"
 #include "tests/optim/small_arenas.h"
 
 namespace tandem::optimizer_parity_test {
@@ -173,47 +174,21 @@ TEST(Adam, HasLibTorchDefaults) {
                 }));
 }
 
-// A translation of torch.optim.adadelta._single_tensor_adadelta, because LibTorch has
-// no Adadelta in C++.
-ReferenceStep adadelta_step(
-    const std::vector<at::Tensor>& parameters, double lr, double rho, double eps,
-    double decay) {
-  std::vector<at::Tensor> square_avgs;
-  std::vector<at::Tensor> acc_deltas;
-  for (const auto& parameter : parameters) {
-    square_avgs.push_back(at::zeros_like(parameter.detach()));
-    acc_deltas.push_back(at::zeros_like(parameter.detach()));
-  }
-  return [=](std::vector<at::Tensor>& updated) {
-    for (size_t i = 0; i < updated.size(); ++i) {
-      auto parameter = updated[i].detach();
-      auto grad = updated[i].grad();
-      auto square_avg = square_avgs[i];
-      auto acc_delta = acc_deltas[i];
-      if (decay != 0) {
-        grad = grad.add(parameter, decay);
-      }
-      square_avg.mul_(rho).addcmul_(grad, grad, 1 - rho);
-      const auto std = square_avg.add(eps).sqrt_();
-      const auto delta = acc_delta.add(eps).sqrt_().div_(std).mul_(grad);
-      acc_delta.mul_(rho).addcmul_(delta, delta, 1 - rho);
-      parameter.add_(delta, -lr);
-    }
-  };
-}
-
+// torch_adadelta_test.cpp compares the reference with PyTorch.
 TEST(Adadelta, AgreesWithTorchOptim) {
-  expect_agrees(named("adadelta"), [](std::vector<at::Tensor>& parameters) {
-    return adadelta_step(parameters, 1.0, 0.9, 1e-6, 0);
-  });
   auto options = named("adadelta");
+  expect_agrees(options, torch_step([](auto& parameters) {
+                  return std::make_shared<tandem::Adadelta>(parameters);
+                }));
   options.lr = 0.5;
   options.rho = 0.7;
   options.eps = 1e-4;
   options.weight_decay = 0.2;
-  expect_agrees(options, [](std::vector<at::Tensor>& parameters) {
-    return adadelta_step(parameters, 0.5, 0.7, 1e-4, 0.2);
-  });
+  expect_agrees(options, torch_step([](auto& parameters) {
+                  return std::make_shared<tandem::Adadelta>(
+                      parameters,
+                      AdadeltaOptions(0.5).rho(0.7).eps(1e-4).weight_decay(0.2));
+                }));
 }
 
 TEST(Optimizer, ScalesLrAndWeightDecayByGroup) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/backends/thread.h"
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 
@@ -82,70 +83,43 @@ struct Rank {
   StepContext context;
 };
 
-// Collects failures, because ranks must not assert.
-class Complaints {
- public:
-  void unless(bool holds, const std::string& what) {
-    if (!holds) {
-      all_ += what + "; ";
-    }
-  }
-  const std::string& text() const {
-    return all_;
-  }
-
- private:
-  std::string all_;
-};
-
-void expect_no_complaints(
-    int size, const std::function<void(Communicator&, Complaints&)>& body) {
-  const auto texts = on_each_rank("thread", size, [&](Communicator& comm) {
-    Complaints complaints;
-    body(comm, complaints);
-    return complaints.text();
-  });
-  EXPECT_THAT(texts, testing::Each(""));
-}
-
 bool near(const at::Tensor& a, const at::Tensor& b) {
   return relative_difference(a, b) <= 1e-12;
 }
 
 TEST(Averaging, AveragesEveryFewStepsEvenIfARankHasNoSamples) {
-  expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
+  run_ranks(3, [](Communicator& comm) {
     Rank rank(comm, 2);
     rank.step();
-    complaints.unless(!rank.equal_on_all_ranks(), "equal after one step");
+    TANDEM_CHECK(!rank.equal_on_all_ranks(), "equal after one step");
     const auto before = rank.values();
     rank.step(comm.rank() != 1);
-    complaints.unless(rank.equal_on_all_ranks(), "not equal after two");
-    complaints.unless(
-        !rank.values().equal(before), "rank without samples kept its own");
+    TANDEM_CHECK(rank.equal_on_all_ranks(), "not equal after two");
+    TANDEM_CHECK(!rank.values().equal(before), "rank without samples kept its own");
   });
 }
 
 TEST(Averaging, RankWithoutSamplesKeepsItsValuesBetweenAverages) {
-  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+  run_ranks(2, [](Communicator& comm) {
     Rank rank(comm, -1);
     rank.step();
     const auto before = rank.values();
     rank.step(comm.rank() == 0);
-    complaints.unless(rank.values().equal(before) == (comm.rank() == 1), "values");
+    TANDEM_CHECK(rank.values().equal(before) == (comm.rank() == 1), "values");
   });
 }
 
 TEST(Averaging, AveragesAtTheEndOfTheRunAndOptionallyOfEpochs) {
   for (const int64_t steps : {-1, 0, 100}) {
-    expect_no_complaints(2, [&](Communicator& comm, Complaints& complaints) {
+    run_ranks(2, [&](Communicator& comm) {
       Rank rank(comm, steps);
       rank.step();
       const auto mean = rank.mean_of_all();
       rank.replica.strategy->end_epoch(false);
-      complaints.unless(rank.equal_on_all_ranks() == (steps == 0), "after an epoch");
+      TANDEM_CHECK(rank.equal_on_all_ranks() == (steps == 0), "after an epoch");
       rank.replica.strategy->end_epoch(true);
-      complaints.unless(rank.equal_on_all_ranks(), "at the end");
-      complaints.unless(near(rank.values(), mean), "not the mean");
+      TANDEM_CHECK(rank.equal_on_all_ranks(), "at the end");
+      TANDEM_CHECK(near(rank.values(), mean), "not the mean");
     });
   }
 }
@@ -197,17 +171,17 @@ TEST(Averaging, EvaluationsAndCheckpointsDoNotChangeTraining) {
 
 TEST(Averaging, EqualParametersAreNotAveragedAgain) {
   // The mean of three equal numbers may differ from them.
-  expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
+  run_ranks(3, [](Communicator& comm) {
     Rank rank(comm, 1);
     rank.step();
     const auto average = rank.values();
     rank.replica.strategy->before_evaluation();
-    complaints.unless(rank.values().equal(average), "changed");
+    TANDEM_CHECK(rank.values().equal(average), "changed");
   });
 }
 
 TEST(Averaging, ResumesFromEachRanksState) {
-  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+  run_ranks(2, [](Communicator& comm) {
     Rank whole(comm, -1);
     Rank resumed(comm, -1);
     whole.step();
@@ -215,9 +189,9 @@ TEST(Averaging, ResumesFromEachRanksState) {
     whole.replica.strategy->collect_state();
     const auto saved = whole.replica.strategy->rank_state();
     const auto targets = resumed.replica.strategy->rank_state();
-    complaints.unless(saved.size() == targets.size(), "numbers of tensors differ");
+    TANDEM_CHECK(saved.size() == targets.size(), "numbers of tensors differ");
     for (size_t i = 0; i < saved.size(); ++i) {
-      complaints.unless(saved[i].name == targets[i].name, "names differ");
+      TANDEM_CHECK(saved[i].name == targets[i].name, "names differ");
       targets[i].tensor.detach().copy_(saved[i].tensor);
     }
     resumed.replica.strategy->rank_state_loaded();
@@ -227,13 +201,13 @@ TEST(Averaging, ResumesFromEachRanksState) {
     resumed.context.step = 2;
     whole.step();
     resumed.step();
-    complaints.unless(resumed.values().equal(whole.values()), "values");
-    complaints.unless(!resumed.equal_on_all_ranks(), "ranks are equal");
+    TANDEM_CHECK(resumed.values().equal(whole.values()), "values");
+    TANDEM_CHECK(!resumed.equal_on_all_ranks(), "ranks are equal");
   });
 }
 
 TEST(Averaging, BuffersStayLocalIfOff) {
-  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+  run_ranks(2, [](Communicator& comm) {
     auto options = averaging(0);
     options.buffers = BufferSync::off;
     Replica replica(make_small_model(batch_norm_layers()), comm, options, sgd());
@@ -244,7 +218,7 @@ TEST(Averaging, BuffersStayLocalIfOff) {
     replica.strategy->train_step({}, StepContext());
     replica.strategy->end_epoch(true);
     for (const auto& buffer : replica.model->buffers()) {
-      complaints.unless(buffer.tensor.eq(comm.rank()).all().item<bool>(), buffer.name);
+      TANDEM_CHECK(buffer.tensor.eq(comm.rank()).all().item<bool>(), buffer.name);
     }
   });
 }

@@ -69,14 +69,6 @@ TEST(DataParallelIdentity, SyncModesGiveTheSameBits) {
   }
 }
 
-TEST(DataParallelIdentity, TwoGlooRanksHaveTheBitsOfTwoThreads) {
-  const RunOptions options;
-  const auto threads = train_in_parallel(2, options);
-  const auto processes = train_in_parallel(2, options, "gloo");
-  EXPECT_EQ(processes[0].sha256, threads[0].sha256);
-  EXPECT_EQ(processes[1].sha256, threads[0].sha256);
-}
-
 TEST(DataParallelIdentity, ShmRanksHaveTheBitsOfThreads) {
   RunOptions options;
   for (const int size : {2, 3, 4}) {

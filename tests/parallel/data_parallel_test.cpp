@@ -29,17 +29,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Returns a batch with different images on each rank.
-Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
-  SamplerOptions sampler;
-  sampler.num_shards = comm.size();
-  sampler.shard = comm.rank();
-  LoaderOptions options;
-  options.batch_size = batch_size;
-  Loader loader(noise_images(60), sampler, options);
-  loader.seek(0);
-  Batch batch;
-  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
-  return batch;
+Batch batch_of(const Communicator& comm) {
+  return first_batch(6, comm.size(), comm.rank());
 }
 
 // Records the ranges passed to parameters_changed().

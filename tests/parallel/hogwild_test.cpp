@@ -47,16 +47,6 @@ struct SharingRank {
   }
 };
 
-Batch first_batch(int64_t size) {
-  LoaderOptions options;
-  options.batch_size = size;
-  Loader loader(noise_images(60), {}, options);
-  loader.seek(0);
-  Batch batch;
-  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
-  return batch;
-}
-
 class Sharing : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends, Sharing, testing::Values("thread", "shm", "gloo"));
@@ -133,10 +123,9 @@ TEST(Hogwild, OneRankHasTheBitsOfSequential) {
 TEST(Hogwild, UnsharedArenasAreAnError) {
   expect_error<ConfigError>(
       [] {
-        on_each_rank("thread", 2, [](Communicator& comm) {
+        run_backend("thread", 2, [](Communicator& comm) {
           Replica apart(make_small_model(small_net_layers()), comm, hogwild(), {});
           apart.strategy->start();
-          return 0;
         });
       },
       {"share_parameters()"});

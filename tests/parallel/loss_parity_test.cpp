@@ -159,11 +159,7 @@ double compare(
 
 TEST(LossParity, LossesGradientsAndMetricsMatchPyTorch) {
   TANDEM_NEEDS_PYTHON_TORCH();
-  const auto result = run_python({"-B", source_dir() + "/tests/parity/loss_peer.py"});
-  // Warnings of PyTorch may precede the JSON.
-  const size_t begin = result.output.find("{\"cross_entropy\"");
-  ASSERT_NE(begin, std::string::npos) << result.output;
-  const auto peer = Json::parse(result.output.substr(begin));
+  const auto peer = results_of_peer("loss_peer.py");
   ASSERT_EQ(peer.size(), std::size(kCases));
   for (const auto& which : kCases) {
     double largest = 0;

@@ -183,17 +183,13 @@ TEST(ParameterServer, FailedRankEndsTheOthers) {
     expect_error<Error>(
         [&] {
           run_ranks(3, [&](Communicator& comm) {
-            if (comm.rank() == failing) {
-              auto parts = assemble(
-                  config, data.train, comm,
-                  make_slow_model(std::chrono::milliseconds(0)));
-              parts.strategy->start();
-              throw Error("[test] this rank stops");
-            }
             auto parts = assemble(
                 config, data.train, comm,
                 make_slow_model(std::chrono::milliseconds(0)));
             parts.strategy->start();
+            if (comm.rank() == failing) {
+              throw Error("[test] this rank stops");
+            }
             StepContext context;
             parts.strategy->train_step({}, context);
             parts.strategy->train_step({}, context);

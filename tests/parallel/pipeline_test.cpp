@@ -63,12 +63,6 @@ std::vector<Batch> micro_batches(int64_t first, int64_t count) {
   return batches;
 }
 
-StepContext step() {
-  StepContext context;
-  context.lr = 0.1;
-  return context;
-}
-
 using Measured = std::map<std::string, std::vector<double>>;
 
 Measured measured(PipelineSchedule schedule, int64_t stages, int64_t count) {
@@ -78,7 +72,7 @@ Measured measured(PipelineSchedule schedule, int64_t stages, int64_t count) {
             make_small_model(small_net_layers()), comm, pipeline(stages, 1, schedule),
             {});
         replica.strategy->start();
-        replica.strategy->train_step(micro_batches(0, count), step());
+        replica.strategy->train_step(micro_batches(0, count), step_of(0.1));
         return replica.strategy->measurements();
       });
   return ranks[0];
@@ -122,7 +116,7 @@ std::vector<Left> run(
     replica.strategy->start();
     const int64_t first = count * replica.strategy->data_shard().shard;
     for (int64_t i = 0; i < 3; ++i) {
-      auto context = step();
+      auto context = step_of(0.1);
       context.step = i;
       replica.strategy->train_step(micro_batches(8 * i + first, count), context);
     }
@@ -215,14 +209,13 @@ TEST(Pipeline, ReplicasStartWithTheParametersOfTheFirst) {
 TEST(Pipeline, FailedStageEndsTheOthers) {
   expect_error<Error>(
       [] {
-        on_each_rank("thread", 3, [](Communicator& comm) {
+        run_backend("thread", 3, [](Communicator& comm) {
           Replica replica(make_small_model(small_net_layers()), comm, pipeline(3), {});
           replica.strategy->start();
           if (comm.rank() == 1) {
             throw ConfigError("[test] stage 1 stops");
           }
-          replica.strategy->train_step(micro_batches(0, 4), step());
-          return 0;
+          replica.strategy->train_step(micro_batches(0, 4), step_of(0.1));
         });
       },
       {"stage 1 stops"});
@@ -231,9 +224,8 @@ TEST(Pipeline, FailedStageEndsTheOthers) {
 TEST(Pipeline, RejectsGridsThatDoNotFit) {
   const auto refused = [](const StrategyOptions& options, int size) {
     return error_of<ConfigError>([&] {
-      on_each_rank("thread", size, [&](Communicator& comm) {
+      run_backend("thread", size, [&](Communicator& comm) {
         Replica(make_small_model(small_net_layers()), comm, options, {});
-        return 0;
       });
     });
   };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/buffers.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/loader.h"
@@ -85,6 +86,21 @@ inline Dataset noise_images(int64_t size) {
   dataset.inputs.bytes = pixels;
   dataset.targets.bytes = labels;
   return dataset;
+}
+
+/// Returns the first batch of a shard of noise_images(60).
+inline Batch first_batch(
+    int64_t batch_size, int64_t num_shards = 1, int64_t shard = 0) {
+  SamplerOptions sampler;
+  sampler.num_shards = num_shards;
+  sampler.shard = shard;
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  Loader loader(noise_images(60), sampler, options);
+  loader.seek(0);
+  Batch batch;
+  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
+  return batch;
 }
 
 /// Returns the options for the stage of a rank. In a pipeline, removes all layers of

@@ -4,14 +4,20 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
+
+#include "tests/parity/python.h"
 
 namespace tandem {
 
-// Numbers that tests pass to tandem and to PyTorch, and functions that compare results.
+// Numbers that tests pass to tandem and to PyTorch, and functions that read and compare
+// results.
 
 using Numbers = std::vector<double>;
 
@@ -22,6 +28,18 @@ inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
   const auto index = at::arange(count, at::kLong);
   return (index.mul(7).add(5 * salt).remainder(11).sub(5).to(at::kDouble) / 8)
       .view(dims);
+}
+
+/// Runs a script of tests/parity, and returns the JSON object in the last line that it
+/// prints. Warnings of PyTorch may precede this line. Fails the test if the line is not
+/// an object.
+inline nlohmann::json results_of_peer(const std::string& script) {
+  const auto result = run_python({"-B", source_dir() + "/tests/parity/" + script});
+  const size_t before = result.output.rfind("\n{");
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  auto results = nlohmann::json::parse(result.output.substr(begin), nullptr, false);
+  EXPECT_TRUE(results.is_object()) << script << ": " << result.errors;
+  return results;
 }
 
 /// Returns the values of a tensor in row-major order.

@@ -10,6 +10,22 @@
 
 namespace tandem {
 
+// nlohmann::json calls these functions and those that the macro defines.
+inline void to_json(nlohmann::json& json, Activity activity) {
+  json = name_of(activity);
+}
+
+inline void from_json(const nlohmann::json& json, Activity& activity) {
+  const auto* found = std::find(
+      std::begin(kActivityNames), std::end(kActivityNames), json.get<std::string>());
+  activity = static_cast<Activity>(found - std::begin(kActivityNames));
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    RankStatus, rank, host, pid, activity, suspended, operation, waiting_seconds, epoch,
+    step, step_seconds, loss, learning_rate, samples_per_second, checkpoint_step,
+    checkpoint_seconds)
+
 namespace {
 
 template <typename Condition>
@@ -21,71 +37,18 @@ const RankStatus* first_rank(
 
 constexpr int kStatusVersion = 1;
 
-// Calls `each` with the name and the value of each member of a RankStatus.
-template <typename Status, typename Each>
-void for_each_member(Status& status, const Each& each) {
-  each("rank", status.rank);
-  each("host", status.host);
-  each("pid", status.pid);
-  each("activity", status.activity);
-  each("suspended", status.suspended);
-  each("operation", status.operation);
-  each("waiting_seconds", status.waiting_seconds);
-  each("epoch", status.epoch);
-  each("step", status.step);
-  each("step_seconds", status.step_seconds);
-  each("loss", status.loss);
-  each("learning_rate", status.learning_rate);
-  each("samples_per_second", status.samples_per_second);
-  each("checkpoint_step", status.checkpoint_step);
-  each("checkpoint_seconds", status.checkpoint_seconds);
-}
-
-template <typename T>
-nlohmann::json json_of(const T& member) {
-  return member;
-}
-
-nlohmann::json json_of(const Activity& member) {
-  return name_of(member);
-}
-
-template <typename T>
-void set_member(const nlohmann::json& value, T& member) {
-  value.get_to(member);
-}
-
-// JSON has no NaN and infinity; they are written as null.
-void set_member(const nlohmann::json& value, double& member) {
-  member = value.is_null() ? std::nan("") : value.get<double>();
-}
-
-void set_member(const nlohmann::json& value, Activity& member) {
-  const auto* found = std::find(
-      std::begin(kActivityNames), std::end(kActivityNames), value.get<std::string>());
-  member = static_cast<Activity>(found - std::begin(kActivityNames));
-}
-
-nlohmann::json json_of(const std::vector<RankStatus>& statuses) {
-  auto list = nlohmann::json::array();
-  for (const auto& status : statuses) {
-    nlohmann::json entry;
-    for_each_member(status, [&](const char* name, const auto& member) {
-      entry[name] = json_of(member);
-    });
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
 // Throws nlohmann::json::exception if the JSON has another form.
-std::vector<RankStatus> statuses_of(const nlohmann::json& list) {
-  std::vector<RankStatus> statuses;
-  for (const auto& entry : list) {
-    RankStatus& status = statuses.emplace_back();
-    for_each_member(status, [&](const char* name, auto& member) {
-      set_member(entry.at(name), member);
-    });
+std::vector<RankStatus> statuses_of(nlohmann::json list) {
+  for (auto& entry : list) {
+    // JSON has no NaN and infinity; they are written as null.
+    for (const char* name : {"loss", "learning_rate", "samples_per_second"}) {
+      if (entry.at(name).is_null()) {
+        entry[name] = std::nan("");
+      }
+    }
+  }
+  auto statuses = list.get<std::vector<RankStatus>>();
+  for (auto& status : statuses) {
     status.host = printable(status.host);
     status.operation = printable(status.operation);
   }
@@ -123,7 +86,7 @@ RunStatus status_now(int world_size, int restarts, std::vector<RankStatus> ranks
 }
 
 std::string to_json(const std::vector<RankStatus>& statuses) {
-  return printed(json_of(statuses));
+  return printed(statuses);
 }
 
 std::vector<RankStatus> statuses_from_json(const std::string& text) {
@@ -140,7 +103,7 @@ std::string to_json(const RunStatus& status) {
        {"collected_at", status.collected_at},
        {"restarts", status.restarts},
        {"world_size", status.world_size},
-       {"ranks", json_of(status.ranks)}});
+       {"ranks", status.ranks}});
 }
 
 std::optional<RunStatus> run_status_from_json(const std::string& text) {

@@ -25,18 +25,13 @@ namespace tandem {
 // parameter throws the error of check().
 class ModuleWatch {
  public:
-  // Adds hooks to the parameters in `arenas`, which must outlive this object.
-  explicit ModuleWatch(ModelArenas& arenas);
+  // Adds hooks to the parameters in `arenas`, which must outlive this object. `list`
+  // returns the module's current parameters and buffers, in order of registration. If
+  // `list` is empty, check() does not detect added or replaced tensors.
+  ModuleWatch(ModelArenas& arenas, std::function<std::vector<NamedTensor>()> list);
   ~ModuleWatch();
   ModuleWatch(const ModuleWatch&) = delete;
   ModuleWatch& operator=(const ModuleWatch&) = delete;
-
-  // Sets the function that returns the module's current parameters and buffers, in
-  // order of registration. Without this function, check() does not detect added or
-  // replaced tensors.
-  void list_by(std::function<std::vector<NamedTensor>()> list) {
-    list_ = std::move(list);
-  }
 
   // Throws ConfigError with the name of the first parameter or buffer that was moved,
   // replaced, added or removed, or whose requires_grad changed.
@@ -88,7 +83,9 @@ void check_same(
 
 }  // namespace
 
-ModuleWatch::ModuleWatch(ModelArenas& arenas) : arenas_(arenas) {
+ModuleWatch::ModuleWatch(
+    ModelArenas& arenas, std::function<std::vector<NamedTensor>()> list)
+    : arenas_(arenas), list_(std::move(list)) {
   for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
     const auto& tensor = arenas.tensors()[slot];
     if (!tensor.requires_grad()) {
@@ -173,11 +170,12 @@ struct DistributedDataParallel::State {
   State(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, Communicator& group,
-      const DistributedDataParallelOptions& chosen)
+      const DistributedDataParallelOptions& chosen,
+      std::function<std::vector<NamedTensor>()> list)
       : comm(group),
         options(chosen),
         arenas(checked(parameters, chosen), buffers, in_buffers_of(group)),
-        watch(arenas),
+        watch(arenas, std::move(list)),
         reducer(
             comm, arenas.gradients(),
             plan_buckets(
@@ -288,8 +286,10 @@ struct DistributedDataParallel::State {
 
 DistributedDataParallel::DistributedDataParallel(
     const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
-    Communicator& comm, const DistributedDataParallelOptions& options)
-    : state_(std::make_unique<State>(parameters, buffers, comm, options)) {
+    Communicator& comm, const DistributedDataParallelOptions& options,
+    std::function<std::vector<NamedTensor>()> list)
+    : state_(std::make_unique<State>(
+          parameters, buffers, comm, options, std::move(list))) {
   start_alike(comm, state_->arenas, state_->reducer.buckets());
 }
 
@@ -308,10 +308,6 @@ void DistributedDataParallel::sync_buffers() {
 
 ModelArenas& DistributedDataParallel::arenas() {
   return state_->arenas;
-}
-
-void DistributedDataParallel::watch(std::function<std::vector<NamedTensor>()> list) {
-  state_->watch.list_by(std::move(list));
 }
 
 }  // namespace tandem

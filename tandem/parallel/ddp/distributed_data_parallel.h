@@ -110,16 +110,16 @@ class DistributedDataParallel {
       const DistributedDataParallelOptions& options = {})
       : DistributedDataParallel(
             named_tensors(module.named_parameters()),
-            named_tensors(module.named_buffers()), comm, options) {
-    watch([&module] { return module_state(module); });
-  }
+            named_tensors(module.named_buffers()), comm, options,
+            [&module] { return module_state(module); }) {}
 
   /// Wraps lists of parameters and buffers instead of a module. Added or replaced
   /// tensors are not detected. Collective.
   DistributedDataParallel(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, Communicator& comm,
-      const DistributedDataParallelOptions& options = {});
+      const DistributedDataParallelOptions& options = {})
+      : DistributedDataParallel(parameters, buffers, comm, options, {}) {}
   ~DistributedDataParallel();
 
   /// While a NoSync object exists, backward() does not reduce gradients. They
@@ -156,8 +156,13 @@ class DistributedDataParallel {
   ModelArenas& arenas();
 
  private:
-  // Sets the function that returns the module's current parameters and buffers.
-  void watch(std::function<std::vector<NamedTensor>()> list);
+  // `list` returns the module's current parameters and buffers; empty: added or
+  // replaced tensors are not detected.
+  DistributedDataParallel(
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& buffers, Communicator& comm,
+      const DistributedDataParallelOptions& options,
+      std::function<std::vector<NamedTensor>()> list);
 
   struct State;
   std::unique_ptr<State> state_;

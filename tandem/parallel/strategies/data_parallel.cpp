@@ -1,4 +1,3 @@
-
 #include "tandem/base/error.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
@@ -29,17 +28,17 @@ class DataParallel : public Strategy {
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
             options.sync == SyncMode::overlap, wire_of(options, parts)),
-        update_(make_update_rule(options.optimizer_state, parts.comm, parts)) {}
+        update_(options.optimizer_state, parts.comm, parts) {}
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
-    update_->start();
+    update_.start();
     // start_alike() also changed frozen parameters.
     notify_executor(parts_);
   }
 
   void resync() override {
-    update_->collect_state();
+    update_.collect_state();
     start();
   }
 
@@ -82,7 +81,7 @@ class DataParallel : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    update_->collect_state();
+    update_.collect_state();
     return local_state(parts_.arenas, parts_.optimizer);
   }
 
@@ -101,11 +100,11 @@ class DataParallel : public Strategy {
     norm_ = clip(options_, parts_.arenas, step, [this] {
       return own_gradient_norm(parts_.arenas);
     });
-    update_->update(step);
+    update_.update(step);
   }
 
   GradReducer reducer_;
-  std::unique_ptr<UpdateRule> update_;
+  UpdateRule update_;
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;

@@ -35,16 +35,16 @@ class Pipeline : public Strategy {
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
             options.sync == SyncMode::overlap),
-        update_(make_update_rule(options.optimizer_state, *replicas_, parts)) {}
+        update_(options.optimizer_state, *replicas_, parts) {}
 
   void start() override {
     start_alike(*replicas_, parts_.arenas, reducer_.buckets());
-    update_->start();
+    update_.start();
     notify_executor(parts_);
   }
 
   void resync() override {
-    update_->collect_state();
+    update_.collect_state();
     start();
   }
 
@@ -103,7 +103,7 @@ class Pipeline : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    update_->collect_state();
+    update_.collect_state();
     auto state = local_state(parts_.arenas, parts_.optimizer);
     // Rank 0 is a stage of the first pipeline.
     if (grid_.replica == 0) {
@@ -197,7 +197,7 @@ class Pipeline : public Strategy {
     StepScalars step = scalars_of(context);
     norm_ =
         clip(options_, parts_.arenas, step, [this] { return norm_of_all_stages(); });
-    update_->update(step);
+    update_.update(step);
   }
 
   at::Tensor norm_of_all_stages() {
@@ -235,7 +235,7 @@ class Pipeline : public Strategy {
   std::unique_ptr<Communicator> replicas_;
   StageLink link_;
   GradReducer reducer_;
-  std::unique_ptr<UpdateRule> update_;
+  UpdateRule update_;
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;

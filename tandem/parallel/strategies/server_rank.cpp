@@ -225,9 +225,9 @@ class Server : public ParameterServerRank {
   std::vector<PerWorker> workers_;
   // Context of the last step.
   StepContext context_;
-  // Numbers of steps and pushes in this process, and of updates before it started.
-  int64_t steps_ = 0;
-  // Numbers of messages from workers, and of messages that had gradients.
+  int64_t steps_ = 0;  // in this process
+  // Numbers of messages from workers, of messages that had gradients, and of updates
+  // before this process started.
   int64_t pushes_ = 0;
   int64_t updates_ = 0;
   int64_t updates_before_ = 0;

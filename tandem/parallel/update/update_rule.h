@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <vector>
 
 #include "tandem/parallel/strategy.h"
 
@@ -16,27 +16,33 @@ namespace tandem {
 /// Optimizations Toward Training Trillion Parameter Models", SC 2020).
 class UpdateRule {
  public:
-  virtual ~UpdateRule() = default;
+  /// `kind` automatic means `replicated`. `replicas` and the objects in `parts` must
+  /// outlive this object. parts.comm is not used.
+  ///
+  /// Throws ConfigError if `kind` is `sharded` and segments do not divide evenly among
+  /// the replicas (ModelArenaOptions::divisor).
+  UpdateRule(OptimizerState kind, Communicator& replicas, const StrategyParts& parts);
 
   /// Copies the first replica's optimizer state to the other replicas. Each replica
   /// gets only the part that it uses.
-  virtual void start() = 0;
+  void start();
 
   /// Updates all trainable parameters and calls the executor's parameters_changed().
-  virtual void update(const StepScalars& step) = 0;
+  void update(const StepScalars& step);
 
   /// Gathers the complete optimizer state at the first replica.
-  virtual void collect_state() = 0;
-};
+  void collect_state();
 
-/// Makes the update rule for `kind`; `automatic` means `replicated`.
-///
-/// `replicas` and the objects in `parts` must outlive the update rule. parts.comm is
-/// not used.
-///
-/// Throws ConfigError if `kind` is `sharded` and segments do not divide evenly among
-/// the replicas (ModelArenaOptions::divisor).
-std::unique_ptr<UpdateRule> make_update_rule(
-    OptimizerState kind, Communicator& replicas, const StrategyParts& parts);
+ private:
+  ArenaRange share_of(const ArenaRange& segment) const;
+  at::Tensor whole_of(const Arena& arena, const ArenaRange& range) const;
+
+  Communicator& replicas_;
+  StrategyParts parts_;
+  bool sharded_;
+  // The trainable segments, and the parts that this rank updates.
+  std::vector<ArenaRange> trainable_;
+  std::vector<ArenaRange> own_;
+};
 
 }  // namespace tandem

@@ -196,34 +196,24 @@ Seen run(const Case& which, int64_t replicas) {
 
 class DataParallelParity : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    if (python_has_torch()) {
-      const auto result =
-          run_python({"-B", source_dir() + "/tests/parity/data_parallel_peer.py"});
-      // Warnings of PyTorch may precede the JSON.
-      const size_t begin = result.output.find("{\"seven_rows\"");
-      if (begin != std::string::npos) {
-        peer_ = Json::parse(result.output.substr(begin), nullptr, false);
-      }
-    }
-  }
-
   void SetUp() override {
     TANDEM_NEEDS_PYTHON_TORCH();
-    ASSERT_TRUE(peer_.is_object()) << "data_parallel_peer.py gave no JSON";
   }
 
-  static inline Json peer_;
+  static const Json& peer() {
+    static const Json results = results_of_peer("data_parallel_peer.py");
+    return results;
+  }
 };
 
 TEST_F(DataParallelParity, EachCaseMatchesPyTorch) {
-  ASSERT_EQ(peer_.size(), cases().size());
+  ASSERT_EQ(peer().size(), cases().size());
   for (const auto& which : cases()) {
     double largest = 0;
     for (int64_t replicas = 1; replicas <= 4; ++replicas) {
       SCOPED_TRACE(which.name + " on " + std::to_string(replicas));
       const auto ours = run(which, replicas);
-      const auto& theirs = peer_.at(which.name).at(std::to_string(replicas));
+      const auto& theirs = peer().at(which.name).at(std::to_string(replicas));
       const double off[] = {
           difference(ours.outputs, theirs["outputs"]),
           difference(ours.gradients, theirs["gradients"]),
@@ -243,7 +233,7 @@ TEST_F(DataParallelParity, EachCaseMatchesPyTorch) {
 // Results differ between numbers of replicas, because batch norm uses chunks.
 TEST_F(DataParallelParity, ResultsDependOnTheNumberOfReplicas) {
   const auto seen = run(cases()[0], 3);
-  const auto& of_two = peer_.at("seven_rows").at("2");
+  const auto& of_two = peer().at("seven_rows").at("2");
   EXPECT_GT(difference(seen.outputs, of_two["outputs"]), 1e-3);
   EXPECT_GT(difference(seen.buffers, of_two["buffers"]), 1e-3);
 }

@@ -248,29 +248,31 @@ Numbers batch_norm_example(Communicator& comm) {
 
 class DdpParity : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    if (python_has_torch()) {
-      const auto result = run_python({source_dir() + "/tests/parity/ddp_peer.py"});
-      // Warnings of PyTorch may precede the JSON.
-      const size_t begin = result.output.find("{\"plain\"");
-      if (begin != std::string::npos) {
-        peer_ = Json::parse(result.output.substr(begin), nullptr, false);
-      }
-    }
-  }
-
   void SetUp() override {
     TANDEM_NEEDS_PYTHON_TORCH();
-    ASSERT_TRUE(peer_.is_object()) << "ddp_peer.py gave no JSON";
   }
 
   // Returns the results of PyTorch's ranks.
   static const Json& ranks_of(const std::string& name, int size) {
-    return peer_.at(name).at(std::to_string(size));
+    static const Json peer = results_of_peer("ddp_peer.py");
+    return peer.at(name).at(std::to_string(size));
   }
-
-  static inline Json peer_;
 };
+
+// Compares the final buffers of a rank. PyTorch's other ranks have their own buffers at
+// the end; here they have rank 0's.
+void expect_final_buffers(
+    const Case& which, size_t rank, Numbers mine, const Json& theirs) {
+  const bool broadcast = which.options.buffers == BufferSync::broadcast;
+  const size_t root = !broadcast ? rank : which.in_groups ? rank % 2 : 0;
+  auto peer = theirs[root]["buffers"].get<Numbers>();
+  if (!which.ignored.empty()) {
+    // The last buffer is the count, which is ignored.
+    mine.pop_back();
+    peer.pop_back();
+  }
+  EXPECT_LE(difference(mine, peer), which.tolerance) << "buffers at the end";
+}
 
 TEST_F(DdpParity, EachRowOfTheTableMatchesPyTorch) {
   for (const auto& which : cases()) {
@@ -283,7 +285,8 @@ TEST_F(DdpParity, EachRowOfTheTableMatchesPyTorch) {
             which.name + ", rank " + std::to_string(rank) + " of " +
             std::to_string(size));
         const auto& mine = ours[rank];
-        const auto& theirs = ranks_of(which.name, size)[rank];
+        const auto& peers = ranks_of(which.name, size);
+        const auto& theirs = peers[rank];
         const double off[] = {
             difference(mine.gradients, theirs["gradients"]),
             difference(mine.before, theirs["before"]),
@@ -291,6 +294,7 @@ TEST_F(DdpParity, EachRowOfTheTableMatchesPyTorch) {
         EXPECT_LE(off[0], which.tolerance) << "gradients of a step";
         EXPECT_LE(off[1], which.tolerance) << "buffers at the start of a forward";
         EXPECT_LE(off[2], which.tolerance) << "parameters at the end";
+        expect_final_buffers(which, rank, mine.buffers, peers);
         largest = std::max({largest, off[0], off[1], off[2]});
         if (which.ignored.empty()) {
           EXPECT_EQ(mine.names, theirs["names"].get<std::vector<std::string>>());
@@ -298,29 +302,6 @@ TEST_F(DdpParity, EachRowOfTheTableMatchesPyTorch) {
       }
     }
     std::printf("%-16s largest difference %.1e\n", which.name.c_str(), largest);
-  }
-}
-
-// At the end, PyTorch's other ranks have their own buffers; here they have rank 0's.
-TEST_F(DdpParity, FinalBuffersEqualThoseOfPyTorchsRank0) {
-  for (const auto& which : cases()) {
-    const bool broadcast = which.options.buffers == BufferSync::broadcast;
-    for (int size = 2; size <= 4; ++size) {
-      SCOPED_TRACE(which.name + " of " + std::to_string(size));
-      const auto ours = on_each_rank(
-          "thread", size, [&](Communicator& comm) { return run(which, comm); });
-      for (size_t rank = 0; rank < ours.size(); ++rank) {
-        const size_t root = !broadcast ? rank : which.in_groups ? rank % 2 : 0;
-        auto mine = ours[rank].buffers;
-        auto peer = ranks_of(which.name, size)[root]["buffers"].get<Numbers>();
-        if (!which.ignored.empty()) {
-          // The last buffer is the count, which is ignored.
-          mine.pop_back();
-          peer.pop_back();
-        }
-        EXPECT_LE(difference(mine, peer), which.tolerance) << rank;
-      }
-    }
   }
 }
 
