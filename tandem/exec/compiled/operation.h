@@ -17,10 +17,13 @@ struct OnednnPass {
 };
 
 /// A layer, compiled for one input size and layout. plan_forward() and plan_backward()
-/// allocate all memory. Not thread-safe.
+/// allocate all memory. Shares the memory of `tensors`. Not thread-safe.
 class OnednnOp {
  public:
-  explicit OnednnOp(const OnednnContext& context) : context_(context) {}
+  OnednnOp(
+      const FusedLayer& fused, const LayerTensors& tensors,
+      const OnednnContext& context)
+      : layer_(fused.layer), relu_(fused.relu), tensors_(tensors), context_(context) {}
   virtual ~OnednnOp() = default;
 
   /// Plans the forward pass for inputs in `input`. Returns the memory of the output,
@@ -58,11 +61,22 @@ class OnednnOp {
                              : dnnl::prop_kind::forward_inference;
   }
 
+  Layer layer_;
+  // True if a ReLU is fused into the layer.
+  bool relu_;
+  LayerTensors tensors_;
   OnednnContext context_;
 };
 
-/// Compiles a layer for the formats and roundings in `context.numerics`. The operation
-/// shares the memory of `tensors`.
+/// Makes an operation of the class Op.
+template <typename Op>
+std::unique_ptr<OnednnOp> make_op(
+    const FusedLayer& fused, const LayerTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<Op>(fused, tensors, context);
+}
+
+/// Compiles a layer for the formats and roundings in `context.numerics`.
 MakeOnednnOp make_onednn_op;
 
 /// Compiles a layer in the type context.product(), without roundings.

@@ -38,14 +38,7 @@ MultiplyWide wide_product() {
 // gradients are contiguous float32.
 class Linear : public OnednnOp {
  public:
-  Linear(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context),
-        relu_(fused.relu),
-        tensors_(tensors),
-        out_(tensors.weight.size(0)),
-        in_(tensors.weight.size(1)) {}
+  using OnednnOp::OnednnOp;
 
  protected:
   float* weight() const {
@@ -76,10 +69,8 @@ class Linear : public OnednnOp {
     grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
   }
 
-  bool relu_;
-  LayerTensors tensors_;
-  int64_t out_;
-  int64_t in_;
+  int64_t out_ = tensors_.weight.size(0);
+  int64_t in_ = tensors_.weight.size(1);
   int64_t count_ = 0;
   memory output_;
   memory grad_output_;
@@ -169,20 +160,8 @@ class Float32Linear : public Linear {
     return data_of<float>(products_) + part * count_ * out_;
   }
 
-  // Calls part(i) for each of `count` parts, each on one thread. On several threads,
-  // oneDNN would add in an order that depends on their number.
-  template <typename Part>
-  static void in_parts(int64_t count, const Part& part) {
-    parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      const LoneThread lone;
-      for (int64_t i = begin; i < end; ++i) {
-        part(i);
-      }
-    });
-  }
-
   void multiply_parts() const {
-    in_parts(parts_, [&](int64_t part) {
+    for_each_on_lone_thread(parts_, [&](int64_t part) {
       const int64_t first = part * inputs_of_a_part_;
       dnnl::sgemm(
           'N', 'T', count_, out_, std::min(in_ - first, inputs_of_a_part_), 1,
@@ -194,7 +173,7 @@ class Float32Linear : public Linear {
   // Calls body(first, width) for ranges of the gradients' columns.
   template <typename Body>
   void in_columns(const Body& body) const {
-    in_parts((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
+    for_each_on_lone_thread((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
       body(i * kColumns, std::min(kColumns, in_ - i * kColumns));
     });
   }
@@ -241,13 +220,8 @@ class Bf16Linear : public Linear {
     pd_ = onednn::describe<dnnl::inner_product_forward>(
         context_.engine, attributes_with_relu(relu_), forward_kind(), source(),
         weights(OnednnType::bf16), plain_desc({out_}), output_.get_desc());
-    forward_ = {
-        dnnl::inner_product_forward(pd_),
-        {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
-         {DNNL_ARG_WEIGHTS,
-          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
-         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
-         {DNNL_ARG_DST, output_}}};
+    product_.plan_forward(
+        pd_, input, tensors_.weight, tensors_.bias, output_, context_);
     return output_;
   }
 
@@ -260,9 +234,7 @@ class Bf16Linear : public Linear {
   }
 
   void forward(const OnednnPass& pass) override {
-    input_change_.run(stream());
-    packed_.refresh(pass.parameters_version, stream());
-    forward_.run(stream());
+    product_.forward(pass.parameters_version, stream());
   }
 
   void backward_parameters(bool accumulate) override {
@@ -274,8 +246,7 @@ class Bf16Linear : public Linear {
   }
 
   void backward_input() override {
-    data_grad_change_.run(stream());
-    backward_data_.run(stream());
+    product_.backward(stream());
   }
 
  private:
@@ -306,27 +277,16 @@ class Bf16Linear : public Linear {
     const auto pd = onednn::describe_backward<dnnl::inner_product_backward_data>(
         context_.engine, {}, pd_, any_desc({count_, in_}, type_of(input_)),
         weights(OnednnType::bf16), grad());
-    const memory grad_input = make(pd.diff_src_desc());
-    backward_data_ = {
-        dnnl::inner_product_backward_data(pd),
-        {{DNNL_ARG_DIFF_DST,
-          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
-         {DNNL_ARG_DIFF_SRC, grad_input}}};
-    return grad_input;
+    return product_.plan_backward(pd, grad_output_, tensors_.weight, context_);
   }
 
   memory input_;
   dnnl::inner_product_forward::primitive_desc pd_;
-  BoundPrimitive forward_;
+  PackedProduct product_;
   BoundPrimitive backward_weights_;
-  BoundPrimitive backward_data_;
-  PackedCopies packed_;
   GradientStore store_weights_;
-  LayoutChange input_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
-  LayoutChange data_grad_change_;
 };
 
 // Multiplies in bfloat16 and adds in float32, with AMX kernels that read the weights in
@@ -338,7 +298,7 @@ class AmxLinear : public Linear {
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
     shape_ = {count_, in_, out_};
-    in_type_ = type_of(input);
+    input_type_ = type_of(input);
     input_ = input_change_.plan(
         input, plain_desc({count_, in_}, OnednnType::bf16), context_);
     plan_parts();
@@ -352,7 +312,7 @@ class AmxLinear : public Linear {
     plan_grad_output(grad_output);
     rounded_grad_ = bytes(amx::rounded_grad_bytes(shape_));
     grad_input_ =
-        wants_input_grad ? make(plain_desc({count_, in_}, in_type_)) : memory();
+        wants_input_grad ? make(plain_desc({count_, in_}, input_type_)) : memory();
     return grad_input_;
   }
 
@@ -381,11 +341,14 @@ class AmxLinear : public Linear {
 
   // Must be called after backward_parameters(), which rounds the gradient.
   void backward_input() override {
-    if (in_type_ == OnednnType::bf16) {
-      multiply_input<Bf16>();
-    } else {
-      multiply_input<float>();
-    }
+    with_type(grad_input_, [&](auto type) {
+      using T = decltype(type);
+      in_parts(in_, [&](amx::Range inputs, void* scratch) {
+        amx::linear_backward_input(
+            shape_, inputs, rounded_grad_.get_data_handle(), weight(),
+            data_of<T>(grad_input_), scratch);
+      });
+    });
   }
 
  private:
@@ -410,24 +373,13 @@ class AmxLinear : public Linear {
 
   template <typename Body>
   void in_parts(int64_t total, const Body& body) const {
-    parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
-      }
-    });
-  }
-
-  template <typename T>
-  void multiply_input() const {
-    in_parts(in_, [&](amx::Range inputs, void* scratch) {
-      amx::linear_backward_input(
-          shape_, inputs, rounded_grad_.get_data_handle(), weight(),
-          data_of<T>(grad_input_), scratch);
+    parallel_for_each(parts_, 1, [&](int64_t i) {
+      body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
     });
   }
 
   amx::LinearShape shape_;
-  OnednnType in_type_ = OnednnType::f32;
+  OnednnType input_type_ = OnednnType::f32;
   memory input_;
   memory grad_input_;
   memory rounded_grad_;
@@ -443,13 +395,13 @@ std::unique_ptr<OnednnOp> make_linear(
     const OnednnContext& context) {
   if constexpr (kHasAmxKernels) {
     if (context.product() == OnednnType::bf16 && has_amx()) {
-      return std::make_unique<AmxLinear>(fused, tensors, context);
+      return make_op<AmxLinear>(fused, tensors, context);
     }
   }
   if (context.product() == OnednnType::bf16) {
-    return std::make_unique<Bf16Linear>(fused, tensors, context);
+    return make_op<Bf16Linear>(fused, tensors, context);
   }
-  return std::make_unique<Float32Linear>(fused, tensors, context);
+  return make_op<Float32Linear>(fused, tensors, context);
 }
 
 // linear(input, weight, bias)

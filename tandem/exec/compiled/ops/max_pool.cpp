@@ -17,8 +17,7 @@ using dnnl::memory;
 // than the primitives of oneDNN, which keep a layout that is slow in backward.
 class MaxPool : public OnednnOp {
  public:
-  MaxPool(const FusedLayer& fused, const OnednnContext& context)
-      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     const OnednnType type = type_of(input);
@@ -41,20 +40,12 @@ class MaxPool : public OnednnOp {
 
   void forward(const OnednnPass&) override {
     change_.run(stream());
-    if (type_of(input_) == OnednnType::bf16) {
-      pool<Bf16>();
-    } else {
-      pool<float>();
-    }
+    with_type(input_, [&](auto type) { pool<decltype(type)>(); });
   }
 
   void backward_input() override {
     grad_change_.run(stream());
-    if (type_of(input_) == OnednnType::bf16) {
-      spread<Bf16>();
-    } else {
-      spread<float>();
-    }
+    with_type(input_, [&](auto type) { spread<decltype(type)>(); });
   }
 
  private:
@@ -67,11 +58,8 @@ class MaxPool : public OnednnOp {
     const int64_t out_size = shape_.out_height() * shape_.out_width() * shape_.lanes;
     const int64_t grain =
         std::max<int64_t>(1, kLeastOutputs / std::max<int64_t>(1, out_size));
-    parallel_for(0, shape_.outer, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        plane(i * in_size, i * out_size);
-      }
-    });
+    parallel_for_each(
+        shape_.outer, grain, [&](int64_t i) { plane(i * in_size, i * out_size); });
   }
 
   template <typename T>
@@ -95,8 +83,6 @@ class MaxPool : public OnednnOp {
     });
   }
 
-  Layer layer_;
-  bool relu_;
   PoolShape shape_;
   memory input_;
   memory output_;
@@ -106,11 +92,6 @@ class MaxPool : public OnednnOp {
   LayoutChange change_;
   LayoutChange grad_change_;
 };
-
-std::unique_ptr<OnednnOp> make_max_pool(
-    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<MaxPool>(fused, context);
-}
 
 // max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
 void read_max_pool2d(NodeReader& reader) {
@@ -126,7 +107,7 @@ void read_max_pool2d(NodeReader& reader) {
 }  // namespace
 
 KernelRow kernel_row(KindTag<LayerKind::max_pool2d> kind) {
-  return {kind, {"aten::max_pool2d"}, &make_max_pool, &read_max_pool2d};
+  return {kind, {"aten::max_pool2d"}, &make_op<MaxPool>, &read_max_pool2d};
 }
 
 }  // namespace tandem

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "tandem/exec/compiled/node_reader.h"
@@ -12,16 +11,6 @@ namespace tandem {
 namespace {
 
 using dnnl::memory;
-
-// Calls `body` with a null pointer of the memory's type, float or Bf16.
-template <typename Body>
-void with_type(const memory& m, Body&& body) {
-  if (type_of(m) == OnednnType::bf16) {
-    body(static_cast<Bf16*>(nullptr));
-  } else {
-    body(static_cast<float*>(nullptr));
-  }
-}
 
 // A ReLU that is not fused with a neighboring layer.
 class Relu : public OnednnOp {
@@ -40,16 +29,16 @@ class Relu : public OnednnOp {
   }
 
   void forward(const OnednnPass&) override {
-    with_type(output_, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_type(output_, [&](auto type) {
+      using T = decltype(type);
       rectify(data_of<T>(input_), elements_of(input_), data_of<T>(output_));
     });
   }
 
   void backward_input() override {
     change_.run(stream());
-    with_type(output_, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_type(output_, [&](auto type) {
+      using T = decltype(type);
       rectify_gradient(
           data_of<T>(output_), elements_of(output_), data_of<T>(grad_output_));
     });
@@ -66,10 +55,7 @@ class Relu : public OnednnOp {
 // output is the input.
 class Dropout : public OnednnOp {
  public:
-  Dropout(const Layer& layer, const OnednnContext& context)
-      : OnednnOp(context),
-        layer_(layer),
-        factor_(static_cast<float>(1 / (1 - layer.p))) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     if (!context_.training) {
@@ -111,16 +97,15 @@ class Dropout : public OnednnOp {
 
  private:
   void apply(const memory& in, const memory& out) const {
-    with_type(out, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_type(out, [&](auto type) {
+      using T = decltype(type);
       apply_dropout(
           keep_.data(), run_, factor_, elements_of(out), data_of<T>(in),
           data_of<T>(out));
     });
   }
 
-  Layer layer_;
-  float factor_;
+  float factor_ = static_cast<float>(1 / (1 - layer_.p));
   // Number of neighboring elements that are dropped together.
   int64_t run_ = 1;
   int64_t samples_ = 0;
@@ -227,16 +212,6 @@ class LogSoftmax : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-std::unique_ptr<OnednnOp> make_relu(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Relu>(context);
-}
-
-std::unique_ptr<OnednnOp> make_dropout(
-    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Dropout>(fused.layer, context);
-}
-
 // dropout(input, p, train), feature_dropout(input, p, train)
 void read_dropout(NodeReader& reader) {
   reader.layer.p = reader.number(1);
@@ -249,11 +224,6 @@ void read_dropout2d(NodeReader& reader) {
       dimensions == 4 || dimensions == 2, "its input is neither images nor features");
 }
 
-std::unique_ptr<OnednnOp> make_flatten(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Flatten>(context);
-}
-
 // flatten(input, start_dim, end_dim), view(input, size) and reshape(input, shape) that
 // make one row from each sample
 void read_flatten(NodeReader& reader) {
@@ -262,11 +232,6 @@ void read_flatten(NodeReader& reader) {
   reader.expect(
       shape.size() == 2 && shape[0] == Size{0, 1},
       "it does not make one row from each sample");
-}
-
-std::unique_ptr<OnednnOp> make_log_softmax(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<LogSoftmax>(context);
 }
 
 // log_softmax(input, dim, dtype)
@@ -281,22 +246,22 @@ void read_log_softmax(NodeReader& reader) {
 }  // namespace
 
 KernelRow kernel_row(KindTag<LayerKind::relu> kind) {
-  return {kind, {"aten::relu", "aten::relu_"}, &make_relu};
+  return {kind, {"aten::relu", "aten::relu_"}, &make_op<Relu>};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::dropout> kind) {
-  return {kind, {"aten::dropout", "aten::dropout_"}, &make_dropout, &read_dropout};
+  return {kind, {"aten::dropout", "aten::dropout_"}, &make_op<Dropout>, &read_dropout};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::dropout2d> kind) {
-  return {kind, {"aten::feature_dropout"}, &make_dropout, &read_dropout2d};
+  return {kind, {"aten::feature_dropout"}, &make_op<Dropout>, &read_dropout2d};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::flatten> kind) {
   return {
       kind,
       {"aten::flatten", "aten::view", "aten::reshape"},
-      &make_flatten,
+      &make_op<Flatten>,
       &read_flatten};
 }
 
@@ -304,7 +269,7 @@ KernelRow kernel_row(KindTag<LayerKind::log_softmax> kind) {
   return {
       kind,
       {"aten::log_softmax"},
-      &make_log_softmax,
+      &make_op<LogSoftmax>,
       &read_log_softmax,
       Bf16Output::fp32};
 }
