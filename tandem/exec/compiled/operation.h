@@ -61,11 +61,28 @@ class OnednnOp {
                              : dnnl::prop_kind::forward_inference;
   }
 
+  /// Sets `input_` to the input in the layout `wanted`, into which input_change_ copies
+  /// it.
+  void plan_input(const dnnl::memory& input, const dnnl::memory::desc& wanted) {
+    input_ = input_change_.plan(input, wanted, context_);
+  }
+  /// Sets `grad_output_` to the output's gradient in the layout of `output_`, into
+  /// which grad_change_ copies it.
+  void plan_grad_output(const dnnl::memory& grad_output) {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+  }
+
   Layer layer_;
   // True if a ReLU is fused into the layer.
   bool relu_;
   LayerTensors tensors_;
   OnednnContext context_;
+  dnnl::memory input_;
+  dnnl::memory output_;
+  dnnl::memory grad_output_;
+  dnnl::memory grad_input_;
+  LayoutChange input_change_;
+  LayoutChange grad_change_;
 };
 
 /// Makes an operation of the class Op.

@@ -32,7 +32,7 @@ class BatchNorm : public OnednnOp {
   memory plan_forward(const memory& input) override {
     const OnednnDims dims = dims_of(input);
     const auto [tag, lanes] = pixel_layout_for(input);
-    input_ = change_.plan(input, {dims, type_of(input), tag}, context_);
+    plan_input(input, {dims, type_of(input), tag});
     output_ = make(input_.get_desc());
     images_ = dims[0];
     channels_ = dims[1];
@@ -52,13 +52,13 @@ class BatchNorm : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    grad_output_ = grad_change_.plan(grad_output, input_.get_desc(), context_);
+    plan_grad_output(grad_output);
     grad_input_ = wants_input_grad ? make(input_.get_desc()) : memory();
     return grad_input_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     with_type(input_, [&](auto type) {
       using T = decltype(type);
       if (context_.training) {
@@ -234,12 +234,6 @@ class BatchNorm : public OnednnOp {
   // Number of planes of an image.
   int64_t blocks_ = 0;
   NormPlane plane_;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
   // Values of each channel, including the channels that pad a block.
   std::vector<float> mean_;
   std::vector<float> scale_;

@@ -233,11 +233,8 @@ class Convolution : public OnednnOp {
 
   OnednnDims in_dims_;
   OnednnDims out_dims_;
-  memory input_;
   // Input in the layout that the forward primitive reads.
   memory source_;
-  memory output_;
-  memory grad_output_;
   memory diff_bias_;
   dnnl::convolution_forward::primitive_desc pd_;
   PackedProduct product_;
@@ -245,7 +242,6 @@ class Convolution : public OnednnOp {
   // Replaces `parts_` if it supports the convolution; otherwise null.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
   GradientStore store_weights_;
-  LayoutChange grad_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
 };

@@ -65,18 +65,10 @@ class Linear : public OnednnOp {
     count_ = count;
     output_ = make(plain_desc({count_, out_}));
   }
-  void plan_grad_output(const memory& grad_output) {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
-  }
 
   int64_t out_ = tensors_.weight.size(0);
   int64_t in_ = tensors_.weight.size(1);
   int64_t count_ = 0;
-  memory output_;
-  memory grad_output_;
-
- private:
-  LayoutChange grad_change_;
 };
 
 // Linear layer in float32. It uses parameters and their gradients in place, because
@@ -87,7 +79,7 @@ class Float32Linear : public Linear {
 
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
-    input_ = input_change_.plan(input, plain_desc({count_, in_}), context_);
+    plan_input(input, plain_desc({count_, in_}));
     const int64_t most = std::clamp<int64_t>(in_ / kLeastInputs, 1, kMostParts);
     inputs_of_a_part_ = (in_ + most - 1) / most;
     parts_ = (in_ + inputs_of_a_part_ - 1) / inputs_of_a_part_;
@@ -200,13 +192,10 @@ class Float32Linear : public Linear {
   const MultiplyWide wide_product_ = in_ % 8 == 0 ? wide_product() : nullptr;
   int64_t parts_ = 1;
   int64_t inputs_of_a_part_ = 0;
-  memory input_;
-  memory grad_input_;
   memory products_;
   // `scratch_size_` floats for each thread.
   memory scratch_;
   int64_t scratch_size_ = 0;
-  LayoutChange input_change_;
 };
 
 // Multiplies in bfloat16 and adds in float32, with packed copies of the weights.
@@ -280,7 +269,6 @@ class Bf16Linear : public Linear {
     return product_.plan_backward(pd, grad_output_, tensors_.weight, context_);
   }
 
-  memory input_;
   dnnl::inner_product_forward::primitive_desc pd_;
   PackedProduct product_;
   BoundPrimitive backward_weights_;
@@ -299,8 +287,7 @@ class AmxLinear : public Linear {
     plan_rows(dims_of(input)[0]);
     shape_ = {count_, in_, out_};
     input_type_ = type_of(input);
-    input_ = input_change_.plan(
-        input, plain_desc({count_, in_}, OnednnType::bf16), context_);
+    plan_input(input, plain_desc({count_, in_}, OnednnType::bf16));
     plan_parts();
     scratch_bytes_ = std::max(
         amx::forward_scratch(shape_, part(0, out_)), amx::backward_scratch(shape_));
@@ -380,14 +367,11 @@ class AmxLinear : public Linear {
 
   amx::LinearShape shape_;
   OnednnType input_type_ = OnednnType::f32;
-  memory input_;
-  memory grad_input_;
   memory rounded_grad_;
   int64_t parts_ = 1;
   // Scratch memory of one part, in bytes; a multiple of 64.
   int64_t scratch_bytes_ = 0;
   memory scratch_;
-  LayoutChange input_change_;
 };
 
 std::unique_ptr<OnednnOp> make_linear(

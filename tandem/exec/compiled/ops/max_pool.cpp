@@ -23,7 +23,7 @@ class MaxPool : public OnednnOp {
     const OnednnType type = type_of(input);
     const OnednnDims in = dims_of(input);
     const auto [tag, lanes] = pixel_layout_for(input);
-    input_ = change_.plan(input, {in, type, tag}, context_);
+    plan_input(input, {in, type, tag});
     shape_ = {
         in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
     output_ =
@@ -33,13 +33,13 @@ class MaxPool : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     grad_input_ = make(input_.get_desc());
     return grad_input_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     with_type(input_, [&](auto type) { pool<decltype(type)>(); });
   }
 
@@ -84,13 +84,7 @@ class MaxPool : public OnednnOp {
   }
 
   PoolShape shape_;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
   std::vector<uint8_t> which_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 // max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)

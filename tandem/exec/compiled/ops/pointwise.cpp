@@ -24,7 +24,7 @@ class Relu : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return grad_output_;
   }
 
@@ -36,19 +36,13 @@ class Relu : public OnednnOp {
   }
 
   void backward_input() override {
-    change_.run(stream());
+    grad_change_.run(stream());
     with_type(output_, [&](auto type) {
       using T = decltype(type);
       rectify_gradient(
           data_of<T>(output_), elements_of(output_), data_of<T>(grad_output_));
     });
   }
-
- private:
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  LayoutChange change_;
 };
 
 // Dropout on contiguous rows, because masks are in this order. In evaluation, the
@@ -66,7 +60,7 @@ class Dropout : public OnednnOp {
     run_ = channels ? dims[2] * dims[3] : 1;
     samples_ = dims[0];
     const memory::desc rows = plain_desc(dims, type_of(input));
-    input_ = change_.plan(input, rows, context_);
+    plan_input(input, rows);
     // Works in place if the input was copied to another layout.
     const bool moved = input_.get_data_handle() != input.get_data_handle();
     output_ = moved ? input_ : make(rows);
@@ -75,7 +69,7 @@ class Dropout : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return grad_output_;
   }
 
@@ -83,7 +77,7 @@ class Dropout : public OnednnOp {
     if (!context_.training) {
       return;
     }
-    change_.run(stream());
+    input_change_.run(stream());
     dropout_keep(
         pass.samples, layer_.place, samples_,
         static_cast<int64_t>(keep_.size()) / samples_, layer_.p, keep_.data());
@@ -109,12 +103,7 @@ class Dropout : public OnednnOp {
   // Number of neighboring elements that are dropped together.
   int64_t run_ = 1;
   int64_t samples_ = 0;
-  memory input_;
-  memory output_;
-  memory grad_output_;
   std::vector<uint8_t> keep_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 class Flatten : public OnednnOp {
@@ -124,7 +113,7 @@ class Flatten : public OnednnOp {
   memory plan_forward(const memory& input) override {
     dims_ = dims_of(input);
     const memory rows =
-        change_.plan(input, plain_desc(dims_, type_of(input)), context_);
+        input_change_.plan(input, plain_desc(dims_, type_of(input)), context_);
     return plain_memory(
         {dims_[0], elements_of(rows) / dims_[0]}, context_.engine,
         rows.get_data_handle(), type_of(input));
@@ -138,7 +127,7 @@ class Flatten : public OnednnOp {
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
   }
   void backward_input() override {
     grad_change_.run(stream());
@@ -146,8 +135,6 @@ class Flatten : public OnednnOp {
 
  private:
   OnednnDims dims_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 // Computes in float32 with plain loops. For the few classes of a classifier, no
@@ -160,18 +147,18 @@ class LogSoftmax : public OnednnOp {
     const OnednnDims dims = dims_of(input);
     count_ = dims[0];
     classes_ = dims[1];
-    input_ = change_.plan(input, plain_desc(dims), context_);
+    plan_input(input, plain_desc(dims));
     output_ = make(plain_desc(dims));
     return output_;
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
-    return grad_;
+    plan_grad_output(grad_output);
+    return grad_output_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     for (int64_t i = 0; i < count_; ++i) {
       const float* in = data_of<float>(input_) + i * classes_;
       float* out = data_of<float>(output_) + i * classes_;
@@ -191,7 +178,7 @@ class LogSoftmax : public OnednnOp {
     grad_change_.run(stream());
     for (int64_t i = 0; i < count_; ++i) {
       const float* out = data_of<float>(output_) + i * classes_;
-      float* grad = data_of<float>(grad_) + i * classes_;
+      float* grad = data_of<float>(grad_output_) + i * classes_;
       float sum = 0;
       for (int64_t j = 0; j < classes_; ++j) {
         sum += grad[j];
@@ -205,11 +192,6 @@ class LogSoftmax : public OnednnOp {
  private:
   int64_t count_ = 0;
   int64_t classes_ = 0;
-  memory input_;
-  memory output_;
-  memory grad_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 // dropout(input, p, train), feature_dropout(input, p, train)

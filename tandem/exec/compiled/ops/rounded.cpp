@@ -160,9 +160,6 @@ class Rounded : public OnednnOp {
   // Version of the parameters from which the copies were made.
   int64_t version_ = -1;
   std::unique_ptr<OnednnOp> inner_;
-  memory input_;
-  memory output_;
-  memory grad_input_;
 };
 
 }  // namespace

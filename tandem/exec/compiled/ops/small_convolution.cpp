@@ -26,7 +26,7 @@ class SmallConvolution : public OnednnOp {
   memory plan_forward(const memory& input) override {
     const OnednnDims in = dims_of(input);
     images_ = in[0];
-    input_ = change_.plan(input, plain_desc(in), context_);
+    plan_input(input, plain_desc(in));
     shape_.channels = in[1];
     shape_.height = in[2] + 2 * layer_.padding;
     shape_.width = in[3] + 2 * layer_.padding;
@@ -46,12 +46,12 @@ class SmallConvolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return {};
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     pad();
     transpose(tensors_.weight.data_ptr<float>(), layer_.out, weights_.data());
     with_type(output_, [&](auto type) { convolve<decltype(type)>(); });
@@ -169,17 +169,12 @@ class SmallConvolution : public OnednnOp {
   int64_t images_ = 0;
   SmallConvShape shape_;
   Tag tag_ = Tag::nhwc;
-  memory input_;
-  memory output_;
-  memory grad_output_;
   std::vector<int64_t> groups_;
   // Images with their padding; empty if there is no padding.
   std::vector<float> padded_;
   std::vector<float> weights_;
   // Sums of the gradients of each image, [taps + 1][out]. The last row is the bias.
   std::vector<float> sums_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 }  // namespace

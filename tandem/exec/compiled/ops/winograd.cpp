@@ -39,7 +39,7 @@ class WinogradConvolution : public OnednnOp {
     const OnednnDims in = dims_of(input);
     shape_ = {in[0],          layer_.in,  in[2],        in[3],
               layer_.padding, layer_.out, layer_.kernel};
-    input_ = input_change_.plan(input, blocked(in), context_);
+    plan_input(input, blocked(in));
     output_ = make(
         blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
     threads_ = std::max(1, at::get_num_threads());
@@ -49,7 +49,7 @@ class WinogradConvolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     const int64_t runs = runs_of(shape_);
     tiles_of_a_part_ = (runs + kMostParts - 1) / kMostParts * kernels_.tiles;
     parts_ = (shape_.tiles() + tiles_of_a_part_ - 1) / tiles_of_a_part_;
@@ -186,16 +186,10 @@ class WinogradConvolution : public OnednnOp {
   int64_t parts_ = 1;
   int64_t tiles_of_a_part_ = 0;
   int64_t version_ = -1;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
   memory factors_;
   memory back_factors_;
   memory sums_;
   memory scratch_;
-  LayoutChange input_change_;
-  LayoutChange grad_change_;
 };
 
 }  // namespace
