@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/report/row_values.h"
+#include "app/report/run_report.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/error.h"
@@ -105,10 +106,7 @@ ordered_json tutorial_json(const PlannedRun& run) {
 }
 
 void add_summary(ordered_json& row, const std::string& path) {
-  const auto summary = ordered_json::parse(read_file(path), nullptr, false);
-  if (!summary.is_object()) {
-    throw DataError("[app] '" + path + "' is not a JSON object; run the recipe again");
-  }
+  const auto summary = read_json(path);
   for (const auto& [key, value] : summary.items()) {
     if (key != "format_version" && key != "name") {
       row[key] = value;
