@@ -12,17 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Returns the setting of a flag, or null. `plural`: whether the flag is the plural of
-// the setting's name, such as --backends for backend.
-const Field* find_setting(const std::string& flag, bool plural) {
-  for (const auto& field : config_fields()) {
-    if (flag == field.flag() + (plural ? "s" : "")) {
-      return &field;
-    }
-  }
-  return nullptr;
-}
-
 template <typename Words>
 ordered_json choices_of(const Words& words) {
   ordered_json choices = ordered_json::array();
@@ -37,13 +26,19 @@ bool is_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "FLOAT";
 }
 
-// Returns the setting whose values an option accepts, or null. A positional argument
-// may also have the name of a setting, such as MODEL.
+// Returns the setting whose values an option accepts, or null. The name of a list is
+// the plural of the setting's name, such as --backends for backend. A positional
+// argument may also have the name of a setting, such as MODEL.
 const Field* find_setting(const CLI::Option& option) {
   const std::string name = option.get_positional()       ? option.get_name()
                            : option.get_lnames().empty() ? std::string()
                                                          : option.get_lnames()[0];
-  return find_setting("--" + name, option.get_delimiter() == ',');
+  const char* ending = option.get_delimiter() == ',' ? "s" : "";
+  const auto& fields = config_fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) {
+    return "--" + name == field.flag() + ending;
+  });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 // Returns the kind of value of a flag or an argument; "" for a switch.
@@ -70,16 +65,10 @@ std::string kind_of_value(const CLI::Option& option, const Field* field) {
              : "file";
 }
 
-// Returns the names of an option. Leaves out names that differ from another name only
-// by underscores.
 ordered_json names_of(const CLI::Option& option) {
   ordered_json names = ordered_json::array();
   for (const auto& name : option.get_lnames()) {
-    std::string dashed = name;
-    std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (dashed == name || !option.check_lname(dashed)) {
-      names.push_back("--" + name);
-    }
+    names.push_back("--" + name);
   }
   for (const auto& name : option.get_snames()) {
     names.push_back("-" + name);
