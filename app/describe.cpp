@@ -1,6 +1,7 @@
 #include "app/describe.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tandem/config/fields.h"
 #include "tandem/data/load_dataset.h"
@@ -115,6 +116,15 @@ std::string describe(const CLI::App& app) {
     if (!option->get_group().empty()) {
       json["options"].push_back(describe(*option));
     }
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string describe(const std::string& name, const std::vector<Command>& commands) {
+  ordered_json json = {
+      {"name", name}, {"description", ""}, {"options", ordered_json::array()}};
+  for (const auto& command : commands) {
+    json["commands"].push_back({{"name", command.name}, {"help", command.help}});
   }
   return json.dump(2) + "\n";
 }
