@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "app/actions.h"
 #include "app/command_line.h"
+#include "app/run_command_line.h"
 
 namespace tandem::app {
 
@@ -153,11 +153,10 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
 int choose_bench(const Arguments& arguments, const BenchActions& actions) {
   return choose_action(
       "bench",
-      {{"step", "", "training steps: forward, backward, update", actions.step},
-       {"loader", "", "batches from bytes in memory, on one thread", actions.loader},
-       {"optimizer", "", "an update of all parameters, and a memcpy",
-        actions.optimizer},
-       {"allreduce", "", "all-reduce of a buffer over ranks, by backend",
+      {{"step", "training steps: forward, backward, update", actions.step},
+       {"loader", "batches from bytes in memory, on one thread", actions.loader},
+       {"optimizer", "an update of all parameters, and a memcpy", actions.optimizer},
+       {"allreduce", "all-reduce of a buffer over ranks, by backend",
         actions.allreduce}},
       arguments);
 }

@@ -10,12 +10,15 @@ namespace tandem::app {
 /// Arguments after the name of the command.
 using Arguments = std::vector<std::string>;
 
-/// A command, which is run as `tandem NAME ...`. The function `run` returns the exit
-/// code. It may throw errors, which run_command_line() prints.
+/// A command, which is run as `tandem NAME ...`, or an action of a command, which is
+/// run as `tandem COMMAND NAME ...`. The function `run` returns the exit code. It may
+/// throw errors, which run_command_line() prints.
 struct Command {
   const char* name;
   const char* help;
   int (*run)(const Arguments&);
+  // Required arguments of an action, such as "DIR --out FILE".
+  const char* usage = "";
 };
 
 // Commands that start in `tandem`, which does not link LibTorch.

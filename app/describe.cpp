@@ -1,6 +1,7 @@
 #include "app/describe.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tandem/config/fields.h"
 #include "tandem/data/load_dataset.h"
@@ -11,17 +12,6 @@ namespace tandem::app {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Returns the setting of a flag, or null. `plural`: whether the flag is the plural of
-// the setting's name, such as --backends for backend.
-const Field* find_setting(const std::string& flag, bool plural) {
-  for (const auto& field : config_fields()) {
-    if (flag == field.flag() + (plural ? "s" : "")) {
-      return &field;
-    }
-  }
-  return nullptr;
-}
 
 template <typename Words>
 ordered_json choices_of(const Words& words) {
@@ -37,13 +27,19 @@ bool is_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "FLOAT";
 }
 
-// Returns the setting whose values an option accepts, or null. A positional argument
-// may also have the name of a setting, such as MODEL.
+// Returns the setting whose values an option accepts, or null. The name of a list is
+// the plural of the setting's name, such as --backends for backend. A positional
+// argument may also have the name of a setting, such as MODEL.
 const Field* find_setting(const CLI::Option& option) {
   const std::string name = option.get_positional()       ? option.get_name()
                            : option.get_lnames().empty() ? std::string()
                                                          : option.get_lnames()[0];
-  return find_setting("--" + name, option.get_delimiter() == ',');
+  const char* ending = option.get_delimiter() == ',' ? "s" : "";
+  const auto& fields = config_fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) {
+    return "--" + name == field.flag() + ending;
+  });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 // Returns the kind of value of a flag or an argument; "" for a switch.
@@ -70,16 +66,10 @@ std::string kind_of_value(const CLI::Option& option, const Field* field) {
              : "file";
 }
 
-// Returns the names of an option. Leaves out names that differ from another name only
-// by underscores.
 ordered_json names_of(const CLI::Option& option) {
   ordered_json names = ordered_json::array();
   for (const auto& name : option.get_lnames()) {
-    std::string dashed = name;
-    std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (dashed == name || !option.check_lname(dashed)) {
-      names.push_back("--" + name);
-    }
+    names.push_back("--" + name);
   }
   for (const auto& name : option.get_snames()) {
     names.push_back("-" + name);
@@ -126,6 +116,15 @@ std::string describe(const CLI::App& app) {
     if (!option->get_group().empty()) {
       json["options"].push_back(describe(*option));
     }
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string describe(const std::string& name, const std::vector<Command>& commands) {
+  ordered_json json = {
+      {"name", name}, {"description", ""}, {"options", ordered_json::array()}};
+  for (const auto& command : commands) {
+    json["commands"].push_back({{"name", command.name}, {"help", command.help}});
   }
   return json.dump(2) + "\n";
 }

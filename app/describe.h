@@ -1,8 +1,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "app/command.h"
 
 namespace tandem::app {
 
@@ -19,17 +21,7 @@ constexpr const char* kDescribeFlag = "--describe";
 std::string describe(const CLI::App& app);
 
 /// Returns a list of the commands of a program, or of the actions of a command, as
-/// JSON. Each of `rows` has the members `name` and `help`.
-template <typename Rows>
-std::string describe(const std::string& name, const Rows& rows) {
-  nlohmann::ordered_json json = {
-      {"name", name},
-      {"description", ""},
-      {"options", nlohmann::ordered_json::array()}};
-  for (const auto& row : rows) {
-    json["commands"].push_back({{"name", row.name}, {"help", row.help}});
-  }
-  return json.dump(2) + "\n";
-}
+/// JSON.
+std::string describe(const std::string& name, const std::vector<Command>& commands);
 
 }  // namespace tandem::app

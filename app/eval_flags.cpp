@@ -43,13 +43,13 @@ EvalOptions parse_eval(const Arguments& arguments) {
   return options;
 }
 
-PredictOptions parse_predict(const Arguments& arguments) {
+EvalOptions parse_predict(const Arguments& arguments) {
   CLI::App app(
       "Writes a checkpoint's predictions for the samples of a data set as CSV: index, "
       "file (of images), label, prediction, and the probability of each class; or the "
       "predicted numbers.",
       "tandem predict");
-  PredictOptions options;
+  EvalOptions options;
   add_options(
       app, options,
       "name or path of a data set, or inputs without targets: an image or a folder of "

@@ -9,7 +9,7 @@
 
 namespace tandem::app {
 
-/// Options of `tandem eval`.
+/// Options of `tandem eval` and `tandem predict`.
 struct EvalOptions {
   std::string checkpoint;
   // Network file; "" for the copy in the run's directory.
@@ -23,10 +23,7 @@ struct EvalOptions {
   bool ema = false;
   // Settings, of which only `device` is used.
   RunConfig config;
-};
-
-/// Options of `tandem predict`.
-struct PredictOptions : EvalOptions {
+  // CSV file that `tandem predict` writes.
   std::string out;
 };
 
@@ -35,6 +32,6 @@ struct PredictOptions : EvalOptions {
 EvalOptions parse_eval(const Arguments& arguments);
 
 /// Parses the arguments of `tandem predict`, for both programs as parse_eval().
-PredictOptions parse_predict(const Arguments& arguments);
+EvalOptions parse_predict(const Arguments& arguments);
 
 }  // namespace tandem::app

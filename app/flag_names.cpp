@@ -10,11 +10,6 @@ namespace tandem::app {
 
 namespace {
 
-std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
 // A word of the command line: "--name", "--name=value", or "-n4".
 struct Word {
   std::string name;
@@ -25,7 +20,7 @@ struct Word {
 Word split_word(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals != std::string::npos) {
-    return {with_dashes(text.substr(0, equals)), text.substr(equals)};
+    return {with_dashes(text).substr(0, equals), text.substr(equals)};
   }
   const size_t digit = text.find_first_of("0123456789");
   const bool attached = digit != std::string::npos && digit > 1 && text[1] != '-' &&
@@ -34,18 +29,15 @@ Word split_word(const std::string& text) {
                   : Word{with_dashes(text), ""};
 }
 
-// Returns the setting with this flag or alias if the setting has aliases, otherwise
-// null.
-const Field* find_renamed(const std::string& flag) {
-  for (const auto& field : config_fields()) {
+// Returns the setting with this flag or alias, or null.
+const Field* field_with_flag(const std::string& flag) {
+  const auto& fields = config_fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) {
     const auto& names = field.other_flags;
-    if (!names.empty() &&
-        (flag == field.flag() ||
-         std::find(names.begin(), names.end(), flag) != names.end())) {
-      return &field;
-    }
-  }
-  return nullptr;
+    return flag == field.flag() ||
+           std::find(names.begin(), names.end(), flag) != names.end();
+  });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 // Replaces --nnodes MIN:MAX, which torchrun also accepts, by --nnodes MAX --min-nnodes
@@ -75,10 +67,15 @@ void split_host_range(Arguments& arguments) {
 
 }  // namespace
 
+std::string with_dashes(std::string flag) {
+  const size_t end = std::min(flag.find('='), flag.size());
+  std::replace(flag.begin(), flag.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return flag;
+}
+
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags) {
   return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& text) {
-    const auto name = text.substr(0, text.find('='));
-    return std::find(flags.begin(), flags.end(), name) != flags.end();
+    return std::find(flags.begin(), flags.end(), split_word(text).name) != flags.end();
   });
 }
 
@@ -97,7 +94,7 @@ Arguments with_own_names(const Arguments& arguments) {
   std::map<const Field*, std::string> given;
   for (const auto& argument : arguments) {
     const Word word = split_word(argument);
-    const auto* field = find_renamed(word.name);
+    const auto* field = field_with_flag(word.name);
     if (field == nullptr) {
       own.push_back(argument);
       continue;

@@ -1,6 +1,9 @@
 #include "app/launch_flags.h"
 
+#include <utility>
+
 #include "app/command_line.h"
+#include "app/flag_names.h"
 #include "app/torchrun_flags.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
@@ -25,31 +28,27 @@ struct LaunchFlags {
 void add_torchrun_options(CLI::App& app, TorchrunSettings& settings) {
   for (const auto& flag : torchrun_flags()) {
     const auto set = [&](const std::string& text) {
-      flag.set(text, flag.all_names()[0], settings);
+      flag.set(text, flag.names[0], settings);
     };
-    app.add_option_function<std::string>(flag.names, set, flag.help);
+    app.add_option_function<std::string>(join(flag.names, ","), set, flag.help);
   }
   app.add_flag(
-      "--virtual-local-rank,--virtual_local_rank", settings.options.virtual_local_rank,
+      "--virtual-local-rank", settings.options.virtual_local_rank,
       "each rank has LOCAL_RANK 0, and its own GPU in CUDA_VISIBLE_DEVICES");
 }
 
 void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
-      "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
+      "--nproc-per-node,--nproc", flags.nproc,
       "number of ranks on this host; cpu: one per CPU, gpu: one per GPU, auto: gpu, or "
       "cpu without GPUs");
   app.add_option(
       "--nnodes", flags.nnodes,
       "number of hosts, or MIN:MAX if hosts may join and leave");
-  app.add_option(
-         "--node-rank,--node_rank", options.node_rank, "number of this host, from 0")
+  app.add_option("--node-rank", options.node_rank, "number of this host, from 0")
       ->check(whole_number(0, 1 << 16));
-  app.add_option(
-      "--master-addr,--master_addr", options.master_addr, "address of host 0");
-  app.add_option(
-         "--master-port,--master_port", options.master_port,
-         "port of host 0; 0: a free port")
+  app.add_option("--master-addr", options.master_addr, "address of host 0");
+  app.add_option("--master-port", options.master_port, "port of host 0; 0: a free port")
       ->check(whole_number(0, 65535));
   app.add_option(
       "--token-file", options.token.file,
@@ -62,68 +61,78 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
       "--listen-all", options.listen_all,
       "host 0 listens on all its interfaces, not only on that of --master-addr");
   app.add_option(
-         "--timeout-seconds,--timeout_seconds", options.timeout_seconds,
+         "--timeout-seconds", options.timeout_seconds,
          "timeout of waiting for another host, in seconds")
       ->check(number(0.001, 1e7));
   app.add_option(
-      "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
+      "--rdzv-endpoint", flags.rdzv_endpoint,
       "HOST:PORT of host 0, instead of --master-addr and --master-port");
   app.add_option(
-      "--rdzv-id,--rdzv_id", options.run,
+      "--rdzv-id", options.run,
       "name of the run; hosts with another name are rejected");
   app.add_option(
-      "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
-      options.grace_seconds, "seconds between SIGTERM and SIGKILL");
+      "--grace-seconds,--shutdown-timeout", options.grace_seconds,
+      "seconds between SIGTERM and SIGKILL");
   app.add_option(
-         "--max-restarts,--max_restarts", options.max_restarts,
+         "--max-restarts", options.max_restarts,
          "restarts of all ranks after a rank fails; ranks read TANDEM_RESTART_COUNT")
       ->check(whole_number(0, 1 << 20));
   app.add_option(
-         "--stall-warning,--stall_warning", options.stall_seconds,
+         "--stall-warning", options.stall_seconds,
          "seconds of waiting after which the ranks that others wait for are named, if "
          "the ranks use tandem's communicators; 0: never")
       ->check(number(0, 1e6));
   app.add_option(
-      "--metrics-address,--metrics_address", options.metrics_address,
+      "--metrics-address", options.metrics_address,
       "address of host 0 at which metrics are served");
   app.add_option(
-         "--metrics-port,--metrics_port", options.metrics_port,
+         "--metrics-port", options.metrics_port,
          "port at which the launcher of host 0 serves metrics for Prometheus at "
          "/metrics, and statuses of ranks as JSON at /status; 0: none")
       ->check(whole_number(0, 65535));
   app.add_flag(
       "--standalone", flags.standalone, "one host and a free port (the default)");
   app.add_flag(
-      "--no-python,--no_python", flags.no_python,
+      "--no-python", flags.no_python,
       "run NAME.py itself instead of python3 -u NAME.py");
   app.add_flag(
       "-m,--module", flags.module, "the program is a Python module: python3 -u -m");
   app.add_flag(
-      "--use-env,--use_env", flags.use_env,
+      "--use-env", flags.use_env,
       "ranks read LOCAL_RANK (the default, as with torchrun)");
   app.add_flag(
-      "--no-use-env,--no_use_env", flags.no_use_env,
+      "--no-use-env", flags.no_use_env,
       "also pass --local-rank=N, as torch.distributed.launch does without --use-env");
   app.add_flag(
-      "--run-path,--run_path", flags.run_path,
+      "--run-path", flags.run_path,
       "the program is a Python script of any name: python3 -u SCRIPT");
   add_torchrun_options(app, flags.torchrun);
   app.add_option("program", options.command, "program and its arguments");
 }
 
-// Returns the position of the program: the first word that is neither a flag nor the
-// value of a flag. The program's arguments follow.
-Arguments::const_iterator find_program(const CLI::App& app, const Arguments& all) {
+// Splits the arguments into flags, with dashes instead of underscores, and the program
+// with its arguments. The program is the first word that is neither a flag nor the
+// value of a flag.
+std::pair<Arguments, Arguments> split_at_program(
+    const CLI::App& app, const Arguments& all) {
+  Arguments flags;
   auto word = all.begin();
   while (word != all.end() && word->rfind('-', 0) == 0 && *word != "--") {
-    const auto* option = app.get_option_no_throw(*word);
+    flags.push_back(with_dashes(*word));
+    const auto* option = app.get_option_no_throw(flags.back());
     const bool is_switch = *word == "-h" || *word == "--help" ||
                            (option != nullptr && option->get_items_expected_max() == 0);
     const bool attached = word->size() > 2 && (*word)[1] != '-';
     const bool has_value = attached || word->find('=') != std::string::npos;
-    word += is_switch || has_value || word + 1 == all.end() ? 1 : 2;
+    ++word;
+    if (!is_switch && !has_value && word != all.end()) {
+      flags.push_back(*word++);
+    }
   }
-  return word;
+  if (word != all.end() && *word == "--") {
+    ++word;
+  }
+  return {flags, {word, all.end()}};
 }
 
 // Sets the address from --rdzv-endpoint. torchrun numbers hosts in the order in which
@@ -191,12 +200,9 @@ LaunchCommand parse_launch(const Arguments& arguments) {
   LaunchFlags flags;
   add_options(app, options, flags);
   app.prefix_command();
-  const auto program = find_program(app, arguments);
-  parse(
-      app, command.variables.add_flags(
-               {arguments.begin(), program}, TorchrunVariables::Command::launch));
-  const bool dashes = program != arguments.end() && *program == "--";
-  options.command.assign(program + (dashes ? 1 : 0), arguments.end());
+  auto [given, program] = split_at_program(app, arguments);
+  parse(app, command.variables.add_flags(given, TorchrunVariables::Command::launch));
+  options.command = std::move(program);
   options.nproc_per_node = parse_nproc(flags.nproc, "--nproc-per-node");
   const auto hosts =
       flags.standalone ? HostCount() : parse_nnodes(flags.nnodes, "--nnodes");

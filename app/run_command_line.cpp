@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <system_error>
@@ -17,32 +18,60 @@ namespace tandem::app {
 
 namespace {
 
-int run_subcommand(Arguments all, const std::vector<Command>& commands) {
-  if (all[0] == "--version") {
-    all[0] = "version";
-  }
+// Returns the command with this name, or null.
+const Command* find_command(
+    const std::vector<Command>& commands, const std::string& name) {
+  const auto found = std::find_if(
+      commands.begin(), commands.end(),
+      [&](const Command& command) { return command.name == name; });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> names_of(const std::vector<Command>& commands) {
   std::vector<std::string> names;
   for (const auto& command : commands) {
-    if (all[0] != command.name) {
-      names.emplace_back(command.name);
-      continue;
-    }
-    try {
-      const int code = command.run({all.begin() + 1, all.end()});
-      // A failed write of progress by `train` is not an error. Other commands print
-      // their result, so it is an error.
-      if (all[0] != "train") {
-        check_output();
-      }
-      return code;
-    } catch (const HelpShown&) {
-      check_output();
-      return 0;
-    }
+    names.emplace_back(command.name);
   }
-  throw ConfigError(
-      "[command line] unknown command '" + all[0] + "'" + did_you_mean(all[0], names) +
-      "; see tandem --help");
+  return names;
+}
+
+int run_subcommand(const Arguments& arguments, const std::vector<Command>& commands) {
+  const std::string name = arguments[0] == "--version" ? "version" : arguments[0];
+  const auto* command = find_command(commands, name);
+  if (command == nullptr) {
+    throw ConfigError(
+        "[command line] unknown command '" + name + "'" +
+        did_you_mean(name, names_of(commands)) + "; see tandem --help");
+  }
+  try {
+    const int code = command->run({arguments.begin() + 1, arguments.end()});
+    // A failed write of progress by `train` is not an error. Other commands print their
+    // result, so it is an error.
+    if (name != "train") {
+      check_output();
+    }
+    return code;
+  } catch (const HelpShown&) {
+    check_output();
+    return 0;
+  }
+}
+
+std::string list_actions(
+    const std::string& command, const std::vector<Command>& actions) {
+  std::vector<std::string> usages;
+  size_t width = 0;
+  for (const auto& action : actions) {
+    const std::string more =
+        *action.usage == '\0' ? "" : " " + std::string(action.usage);
+    usages.push_back("tandem " + command + " " + action.name + more);
+    width = std::max(width, usages.back().size());
+  }
+  std::string lines;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    lines += fmt::format("{:<{}}   {}\n", usages[i], width, actions[i].help);
+  }
+  return lines + "\ntandem " + command + " ACTION --help lists its flags.\n";
 }
 
 // Reports an error to the program that started this one, prints it, and returns the
@@ -91,6 +120,28 @@ int run_command_line(
   } catch (const std::exception& error) {
     return report_failure(error);
   }
+}
+
+int choose_action(
+    const std::string& command, const std::vector<Command>& actions,
+    const Arguments& arguments) {
+  const std::string name = arguments.empty() ? "--help" : arguments[0];
+  if (const auto* action = find_command(actions, name)) {
+    return action->run({arguments.begin() + 1, arguments.end()});
+  }
+  if (name == "--help" || name == "-h") {
+    fmt::print("{}", list_actions(command, actions));
+    return 0;
+  }
+  if (name == kDescribeFlag) {
+    fmt::print("{}", describe("tandem " + command, actions));
+    return 0;
+  }
+  const auto names = names_of(actions);
+  throw ConfigError(
+      "[command line] unknown " + command + " action '" + name + "'" +
+      did_you_mean(name, names) + "; choose one of " + join(names) + " (tandem " +
+      command + " --help)");
 }
 
 int run_as_rank(const std::function<void()>& body) {

@@ -18,6 +18,13 @@ int run_command_line(
     int argc, char** argv, const std::vector<Command>& commands,
     const std::string& help);
 
+/// Runs the action of `tandem COMMAND` whose name is the first argument. Passes the
+/// other arguments to the action and returns its exit code. Without arguments, and for
+/// --help, prints a list of the actions. Throws ConfigError for an unknown action.
+int choose_action(
+    const std::string& command, const std::vector<Command>& actions,
+    const Arguments& arguments);
+
 /// Runs `body`, which does the work of a rank, and returns the exit code. If `body`
 /// throws and tandem's launcher started this process, reports the error to the
 /// launcher, which prints one reason for the failure of the run. Otherwise, rethrows

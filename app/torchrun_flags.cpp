@@ -286,62 +286,57 @@ void apply(
   options.torchrun = settings.options;
 }
 
-std::vector<std::string> TorchrunFlag::all_names() const {
-  return split(names, ',');
-}
-
 const std::vector<TorchrunFlag>& torchrun_flags() {
   static const std::vector<TorchrunFlag> all = {
-      {"--rdzv-backend,--rdzv_backend", "PET_RDZV_BACKEND",
+      {{"--rdzv-backend"},
        "static or c10d; hosts always meet at the launcher of host 0",
        &set_rdzv_backend},
-      {"--rdzv-conf,--rdzv_conf", "PET_RDZV_CONF",
+      {{"--rdzv-conf"},
        "KEY=VALUE,...: join_timeout, timeout and read_timeout are --timeout-seconds; "
        "is_host must be true on host 0 only",
        &set_rdzv_conf},
-      {"--local-addr,--local_addr", "PET_LOCAL_ADDR",
-       "address of this host: on host 0 the default of --master-addr", &set_local_addr},
-      {"--log-dir,--log_dir", "PET_LOG_DIR",
+      {{"--local-addr"},
+       "address of this host: on host 0 the default of --master-addr",
+       &set_local_addr},
+      {{"--log-dir"},
        "folder for the log files and error files of ranks: "
        "DIR/RUN_XXXXXX/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json",
        &set_log_dir},
-      {"--redirects,-r", "PET_REDIRECTS",
+      {{"--redirects", "-r"},
        "streams of ranks in log files instead of on the console: 0 none, 1 output, 2 "
        "errors, 3 both; for some local ranks: 0:3,1:2",
        &set_redirects},
-      {"--tee,-t", "PET_TEE",
+      {{"--tee", "-t"},
        "streams of ranks in log files and on the console; values as of --redirects",
        &set_tee},
-      {"--local-ranks-filter,--local_ranks_filter", "PET_LOCAL_RANKS_FILTER",
+      {{"--local-ranks-filter"},
        "local ranks whose lines appear on the console, such as 0,1; default: all",
        &set_local_ranks_filter},
-      {"--duplicate-stdout-filters,--duplicate_stdout_filters",
-       "PET_DUPLICATE_STDOUT_FILTERS",
+      {{"--duplicate-stdout-filters"},
        "TEXT,...: output lines of --tee with any of the texts are also written to "
        "attempt_N/filtered_stdout.log; ,, is a comma",
        &set_stdout_filters},
-      {"--duplicate-stderr-filters,--duplicate_stderr_filters",
-       "PET_DUPLICATE_STDERR_FILTERS",
+      {{"--duplicate-stderr-filters"},
        "as --duplicate-stdout-filters, for standard error and filtered_stderr.log",
        &set_stderr_filters},
-      {"--role", "PET_ROLE", "value of ROLE_NAME, equal on all hosts; default: default",
+      {{"--role"},
+       "value of ROLE_NAME, equal on all hosts; default: default",
        &set_role},
-      {"--monitor-interval,--monitor_interval", "PET_MONITOR_INTERVAL",
+      {{"--monitor-interval"},
        "number of seconds; the launcher always notices the end of a rank immediately",
        &set_monitor_interval},
-      {"--start-method,--start_method", "PET_START_METHOD",
+      {{"--start-method"},
        "spawn, fork or forkserver; has no effect on programs, as with torchrun",
        &set_start_method},
-      {"--signals-to-handle,--signals_to_handle", "PET_SIGNALS_TO_HANDLE",
+      {{"--signals-to-handle"},
        "any of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2, which are always "
        "forwarded to ranks (SIGHUP and SIGQUIT as SIGTERM)",
        &set_signals},
-      {"--event-log-handler,--event_log_handler", "PET_EVENT_LOG_HANDLER",
-       "only null: tandem records no events", &set_event_log_handler},
-      {"--logs-specs,--logs_specs", "", "not available: a Python class",
-       &refuse_logs_specs},
-      {"--numa-binding,--numa_binding", "", "not available: use numactl",
-       &refuse_numa_binding},
+      {{"--event-log-handler"},
+       "only null: tandem records no events",
+       &set_event_log_handler},
+      {{"--logs-specs"}, "not available: a Python class", &refuse_logs_specs, false},
+      {{"--numa-binding"}, "not available: use numactl", &refuse_numa_binding, false},
   };
   return all;
 }

@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <functional>
-#include <utility>
 
 #include "app/flag_names.h"
 #include "app/torchrun_flags.h"
@@ -19,15 +20,22 @@ namespace {
 constexpr int kMostRanks = 4096;
 constexpr int kMostHosts = 1 << 16;
 
+// A variable that has the default of a flag.
 struct Row {
-  const char* variable;
-  // The first flag is added to the arguments; the others are its synonyms.
+  // The flag, such as --node-rank for PET_NODE_RANK, and its synonyms.
   std::vector<std::string> flags;
   // Returns the value of the flag. Throws ConfigError for an invalid text.
   std::function<std::string(const std::string& text, const std::string& where)> value;
   bool launch_only = false;
   // True if the flag has no value. It is then added if the number in `value` is not 0.
   bool is_switch = false;
+
+  std::string variable() const {
+    std::string name = "PET_" + flags[0].substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::transform(name.begin(), name.end(), name.begin(), ::toupper);
+    return name;
+  }
 };
 
 std::string any(const std::string& text, const std::string&) {
@@ -39,54 +47,38 @@ std::string number(const std::string& text, const std::string& where) {
   return std::to_string(parse_count(text, where, least, most));
 }
 
-Row switch_row(const char* variable, std::vector<std::string> flags) {
-  return {variable, std::move(flags), &number<0, 1>, true, true};
-}
-
-Row row_of(const TorchrunFlag& flag) {
-  const auto value = [set = flag.set](
-                         const std::string& text, const std::string& where) {
-    TorchrunSettings checked;
-    set(text, where, checked);
-    return text;
-  };
-  return {flag.variable, flag.all_names(), value, true};
-}
-
 std::vector<Row> make_rows() {
   std::vector<Row> rows = {
-      {"PET_NPROC_PER_NODE",
-       {"--nproc", "--nproc-per-node", "--nproc_per_node"},
+      {{"--nproc-per-node", "--nproc"},
        [](const std::string& text, const std::string& where) {
          return std::to_string(parse_nproc(text, where));
        }},
-      {"PET_NNODES",
-       {"--nnodes"},
+      {{"--nnodes"},
        [](const std::string& text, const std::string& where) {
          parse_nnodes(text, where);
          return text;
        }},
-      {"PET_NODE_RANK", {"--node-rank", "--node_rank"}, &number<0, kMostHosts - 1>},
-      {"PET_MASTER_ADDR", {"--master-addr", "--master_addr"}, &any},
-      {"PET_MASTER_PORT", {"--master-port", "--master_port"}, &number<0, 65535>},
-      {"PET_RDZV_ENDPOINT", {"--rdzv-endpoint", "--rdzv_endpoint"}, &any, true},
-      {"PET_MAX_RESTARTS", {"--max-restarts", "--max_restarts"}, &number<0, 1 << 20>},
-      {"PET_RDZV_ID", {"--rdzv-id", "--rdzv_id"}, &any, true},
-      {"PET_SHUTDOWN_TIMEOUT",
-       {"--grace-seconds", "--grace_seconds", "--shutdown-timeout",
-        "--shutdown_timeout"},
-       &number<0, 1'000'000>,
-       true},
-      switch_row("PET_STANDALONE", {"--standalone"}),
-      switch_row("PET_MODULE", {"--module", "-m"}),
-      switch_row("PET_NO_PYTHON", {"--no-python", "--no_python"}),
-      switch_row("PET_RUN_PATH", {"--run-path", "--run_path"}),
-      switch_row(
-          "PET_VIRTUAL_LOCAL_RANK", {"--virtual-local-rank", "--virtual_local_rank"}),
+      {{"--node-rank"}, &number<0, kMostHosts - 1>},
+      {{"--master-addr"}, &any},
+      {{"--master-port"}, &number<0, 65535>},
+      {{"--rdzv-endpoint"}, &any, true},
+      {{"--max-restarts"}, &number<0, 1 << 20>},
+      {{"--rdzv-id"}, &any, true},
+      {{"--shutdown-timeout", "--grace-seconds"}, &number<0, 1'000'000>, true},
+      {{"--standalone"}, &number<0, 1>, true, true},
+      {{"--module", "-m"}, &number<0, 1>, true, true},
+      {{"--no-python"}, &number<0, 1>, true, true},
+      {{"--run-path"}, &number<0, 1>, true, true},
+      {{"--virtual-local-rank"}, &number<0, 1>, true, true},
   };
   for (const auto& flag : torchrun_flags()) {
-    if (*flag.variable != '\0') {
-      rows.push_back(row_of(flag));
+    if (flag.has_variable) {
+      const auto value = [&flag](const std::string& text, const std::string& where) {
+        TorchrunSettings ignored;
+        flag.set(text, where, ignored);
+        return text;
+      };
+      rows.push_back({flag.names, value, true});
     }
   }
   return rows;
@@ -148,18 +140,19 @@ Arguments TorchrunVariables::add_flags(Arguments arguments, Command command) {
   }
   const auto given = arguments;
   for (const auto& row : rows()) {
-    const auto text = get_(row.variable).value_or("");
+    const std::string variable = row.variable();
+    const auto text = get_(variable).value_or("");
     if (text.empty() || has_flag(given, row.flags) ||
         (row.launch_only && command != Command::launch)) {
       continue;
     }
-    const auto value = row.value(text, row.variable);
+    const auto value = row.value(text, variable);
     if (!row.is_switch) {
       arguments.insert(arguments.end(), {row.flags[0], value});
     } else if (value != "0") {
       arguments.push_back(row.flags[0]);
     }
-    found_ += (found_.empty() ? "" : ", ") + std::string(row.variable) + "=" + text;
+    found_ += (found_.empty() ? "" : ", ") + variable + "=" + text;
   }
   return arguments;
 }
@@ -167,7 +160,7 @@ Arguments TorchrunVariables::add_flags(Arguments arguments, Command command) {
 Variables TorchrunVariables::none() {
   Variables variables;
   for (const auto& row : rows()) {
-    variables.emplace_back(row.variable, "");
+    variables.emplace_back(row.variable(), "");
   }
   return variables;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <optional>
 
 #include "app/command_line.h"
@@ -23,33 +22,18 @@ namespace tandem::app {
 
 namespace {
 
-bool is_bool(const Field& field) {
-  return field.type == Field::Type::boolean;
-}
-
-// Values of flags. They are applied after the recipe is read, so they are kept as text.
-struct Flags {
-  std::map<const Field*, std::string> texts;
-  std::map<const Field*, bool> switches;
-};
-
-void add_flags(CLI::App& app, Flags& flags) {
+// Adds the flags of all settings. Their values are applied after the recipe is read.
+void add_flags(CLI::App& app) {
   const RunConfig defaults;
   for (const auto& field : config_fields()) {
     const std::string name = field.flag().substr(2);
     std::string names = "--" + name;
-    if (name != field.name) {
-      names += ",--" + field.name;
-    }
     names += listed_names(field);
-    CLI::Option* option = nullptr;
-    if (is_bool(field)) {
-      names += ",!--no-" + name;
-      option = app.add_flag(names, flags.switches[&field], field.help());
-    } else {
-      option = app.add_option(names, flags.texts[&field], field.help());
-      option->type_name("= " + to_toml(defaults, field));
-    }
+    const std::string help = field.help();
+    auto* option =
+        field.type == Field::Type::boolean
+            ? app.add_flag(names + ",!--no-" + name, help)
+            : app.add_option(names, help)->type_name("= " + to_toml(defaults, field));
     option->group(field.section);
   }
 }
@@ -84,6 +68,28 @@ std::string choices_text() {
   return text;
 }
 
+void add_arguments(CLI::App& app, std::string& recipe, bool& fetch) {
+  app.add_option(
+      "recipe", recipe,
+      "recipe: a TOML file with any of the settings below, or the name of an installed "
+      "recipe (tandem recipes)");
+  app.add_option("--set", "key=value: set a setting by its recipe key")
+      ->type_name("TEXT")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag(
+      "--fetch", fetch,
+      "download the data set first if files are missing (tandem data fetch)");
+  app.add_flag_callback(
+      "--recipe-schema",
+      [] {
+        std::cout << recipe_schema();
+        throw HelpShown();
+      },
+      "print a JSON schema of recipes, for editors");
+  add_flags(app);
+  app.footer(choices_text());
+}
+
 // Reads MASTER_ADDR and MASTER_PORT from the environment.
 void read_master_variables(RunConfig& config) {
   for (const char* name : {"master_addr", "master_port"}) {
@@ -105,20 +111,13 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-void apply_command_line(
-    RunConfig& config, const CLI::App& app, const Flags& flags,
-    const std::vector<std::string>& assignments) {
+void apply_command_line(RunConfig& config, const CLI::App& app) {
   for (const auto& field : config_fields()) {
-    const auto* option = app.get_option(field.flag());
-    if (option->count() == 0) {
-      continue;
+    for (const auto& text : app.get_option(field.flag())->results()) {
+      set_field(config, field, text, field.flag());
     }
-    const std::string text = is_bool(field)
-                                 ? (flags.switches.at(&field) ? "true" : "false")
-                                 : flags.texts.at(&field);
-    set_field(config, field, text, field.flag());
   }
-  for (const auto& assignment : assignments) {
+  for (const auto& assignment : app.get_option("--set")->results()) {
     const auto [key, value] = split_assignment(assignment);
     set_field(config, find_field(key, "--set"), value, "--set " + key);
   }
@@ -142,6 +141,18 @@ EarlierSettings earlier_settings(const RunConfig& config, bool after_restart) {
   return env && env->rank > 0 ? EarlierSettings() : read_earlier_settings(config);
 }
 
+void check_model(const RunConfig& config) {
+  if (config.model.kind == ModelKind::custom) {
+    throw ConfigError(
+        "[config] model is custom, which is for programs with their own model "
+        "(examples/custom_model); change --model");
+  }
+  if (config.model.kind == ModelKind::file) {
+    // Throws if the file is missing.
+    static_cast<void>(network_file(config));
+  }
+}
+
 }  // namespace
 
 RunConfig parse_train_arguments(
@@ -150,46 +161,25 @@ RunConfig parse_train_arguments(
       "Trains a model. Flags override the recipe; underscores in flags work like "
       "dashes.",
       "tandem train");
-  std::string recipe;
-  std::vector<std::string> assignments;
+  std::string named;
   TrainExtras more;
-  Flags flags;
-  app.add_option(
-      "recipe", recipe,
-      "recipe: a TOML file with any of the settings below, or the name of an installed "
-      "recipe (tandem recipes)");
-  app.add_option("--set", assignments, "key=value: set a setting by its recipe key")
-      ->type_size(1)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag(
-      "--fetch", more.fetch,
-      "download the data set first if files are missing (tandem data fetch)");
-  app.add_flag_callback(
-      "--recipe-schema",
-      [] {
-        std::cout << recipe_schema();
-        throw HelpShown();
-      },
-      "print a JSON schema of recipes, for editors");
-  add_flags(app, flags);
-  app.footer(choices_text());
+  add_arguments(app, named, more.fetch);
   parse(app, with_own_names(arguments));
 
   RunConfig config;
-  recipe = recipe_path(recipe);
+  const std::string recipe = recipe_path(named);
   if (!recipe.empty()) {
     read_recipe(config, recipe);
     more.without_gpu = read_without_gpu(recipe);
   }
-  apply_command_line(config, app, flags, assignments);
+  apply_command_line(config, app);
   const bool after_restart = resume_after_restart(config);
   more.earlier =
       earlier != nullptr ? *earlier : earlier_settings(config, after_restart);
   if (!more.earlier.text.empty()) {
     const RunConfig run = settings_of_run(more.earlier, config);
     config = run;
-    apply_command_line(config, app, flags, assignments);
+    apply_command_line(config, app);
     resume_after_restart(config);
     check_kept_settings(to_toml(run), config, more.earlier.origin);
     if (extras != nullptr && !recipe.empty()) {
@@ -200,19 +190,11 @@ RunConfig parse_train_arguments(
   // another run.
   if (config.ranks.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);
-    apply_command_line(config, app, flags, assignments);
+    apply_command_line(config, app);
   }
   check(config);
   check_settings_of_format(config);
-  if (config.model.kind == ModelKind::custom) {
-    throw ConfigError(
-        "[config] model is custom, which is for programs with their own model "
-        "(examples/custom_model); change --model");
-  }
-  if (config.model.kind == ModelKind::file) {
-    // Throws if the file is missing.
-    static_cast<void>(network_file(config));
-  }
+  check_model(config);
   if (extras != nullptr) {
     *extras = more;
   }

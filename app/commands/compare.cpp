@@ -24,21 +24,17 @@ int run_compare(const Arguments& arguments) {
       "in DIR/NAME/output.txt. Recipes that this machine or build cannot run are "
       "skipped. The exit code is 1 if a run failed or all recipes were skipped.",
       "tandem compare");
-  ComparisonFlags flags;
-  add_comparison_flags(app, flags);
-  Comparison comparison{"compare", {}, 1, std::nullopt, ""};
+  Comparison comparison;
+  comparison.kind = "compare";
+  add_comparison_flags(app, comparison);
   app.add_option_function<double>(
          "--target", [&](const double& percent) { comparison.target = percent; },
          "test accuracy in percent; the first run to reach it wins (default: the most "
          "accurate run wins)")
       ->check(percent_above_zero());
-  parse_comparison(app, arguments, flags);
-  comparison.out = comparison_directory(flags.out, "compare");
-  comparison.repeats = flags.repeats;
-  std::vector<std::string> taken;
-  for (const auto& recipe : flags.recipes) {
-    comparison.runs.push_back(
-        plan_run(recipe, flags.overrides, 0, flags.repeats, comparison.out, taken));
+  parse_comparison(app, arguments, comparison);
+  for (const auto& recipe : comparison.recipes) {
+    add_run(comparison, recipe);
   }
   return run_comparison(comparison);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/command_line.h"
 #include "app/recipe_runs/plan_inputs.h"
@@ -16,7 +17,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kBytesPerGigabit = 1e9 / 8;
-constexpr double kUnset = -1;
 
 // Returns the settings that are passed to `bench step`, in addition to the batch size.
 std::vector<const char*> measured_settings() {
@@ -26,24 +26,24 @@ std::vector<const char*> measured_settings() {
   return all;
 }
 
-// Values of flags. kUnset: use the measured value or the default.
+// Values of flags. nullopt: use the measured value or the default.
 struct PlanFlags {
   std::string nodes = "1..1024";
   // Number of ranks per node; 0: one rank or, with --from, the number of ranks in that
   // run.
   int ranks_per_node = 0;
-  double crowding = kUnset;
+  std::optional<double> crowding;
   bool measure = false;
   std::string from;
-  double step_ms = kUnset;
+  std::optional<double> step_ms;
   double gradient_bytes = 0;
   double bucket_bytes = 1'048'576;
   double overlap = 0.5;
   std::string buckets;
   double bandwidth_gbit = 10;
   double latency_us = 50;
-  double local_ms = kUnset;
-  double comm_cpu_ms = kUnset;
+  std::optional<double> local_ms;
+  std::optional<double> comm_cpu_ms;
   int64_t batch_size = 0;
   // Settings of sync, comm_hook and measured_settings().
   RunConfig config;
@@ -169,7 +169,7 @@ Arguments step_flags(const PlanFlags& flags) {
 
 void check_flags(const PlanFlags& flags) {
   check(flags.config);
-  const bool is_given = flags.step_ms != kUnset;
+  const bool is_given = flags.step_ms.has_value();
   if (static_cast<int>(flags.measure) + static_cast<int>(!flags.from.empty()) +
           static_cast<int>(is_given) !=
       1) {
@@ -196,10 +196,10 @@ void check_flags(const PlanFlags& flags) {
 
 PlanInputs given_inputs(const PlanFlags& flags) {
   PlanInputs inputs;
-  inputs.scaling.step_ms = flags.step_ms;
+  inputs.scaling.step_ms = *flags.step_ms;
   if (flags.buckets.empty()) {
     inputs.scaling.buckets = even_buckets(
-        flags.gradient_bytes, flags.bucket_bytes, flags.overlap * flags.step_ms);
+        flags.gradient_bytes, flags.bucket_bytes, flags.overlap * *flags.step_ms);
   }
   inputs.origin = "from flags";
   return inputs;
@@ -232,12 +232,11 @@ PlanInputs inputs_of(const PlanFlags& flags) {
   if (flags.from.empty()) {
     scaling.ranks_per_node = std::max(1, flags.ranks_per_node);
   }
-  scaling.crowding = flags.crowding != kUnset ? flags.crowding : scaling.crowding;
+  scaling.crowding = flags.crowding.value_or(scaling.crowding);
   scaling.bandwidth = flags.bandwidth_gbit * kBytesPerGigabit;
   scaling.latency_ms = flags.latency_us / 1000;
-  scaling.local_ms = flags.local_ms != kUnset ? flags.local_ms : scaling.local_ms;
-  scaling.comm_cpu_ms =
-      flags.comm_cpu_ms != kUnset ? flags.comm_cpu_ms : scaling.comm_cpu_ms;
+  scaling.local_ms = flags.local_ms.value_or(scaling.local_ms);
+  scaling.comm_cpu_ms = flags.comm_cpu_ms.value_or(scaling.comm_cpu_ms);
   inputs.batch_size = flags.batch_size > 0 ? flags.batch_size : inputs.batch_size;
   return inputs;
 }

@@ -58,28 +58,25 @@ int run_scaling(const Arguments& arguments) {
       "Recipes that this machine or build cannot run are skipped. The exit code is 1 "
       "if a run failed or all were skipped.",
       "tandem scaling");
-  ComparisonFlags flags;
-  flags.repeats = kScalingRepeats;
+  Comparison comparison;
+  comparison.kind = "scaling";
+  comparison.repeats = kScalingRepeats;
   std::string nproc;
-  add_comparison_flags(app, flags);
+  add_comparison_flags(app, comparison);
   app.add_option("--nproc", nproc, "numbers of ranks, such as 1,2,3 (default: 1,2)");
-  parse_comparison(app, arguments, flags);
+  parse_comparison(app, arguments, comparison);
   std::vector<int> counts = nproc.empty() ? std::vector<int>() : parse_counts(nproc);
-  expand(flags.recipes, counts);
+  expand(comparison.recipes, counts);
   if (counts.empty()) {
     counts = {1, 2};
   }
-  Comparison comparison{"scaling", {}, flags.repeats, std::nullopt, ""};
-  comparison.out = comparison_directory(flags.out, "scaling");
-  std::vector<std::string> taken;
-  for (const auto& recipe : flags.recipes) {
+  for (const auto& recipe : comparison.recipes) {
     for (const int count : counts) {
-      comparison.runs.push_back(plan_run(
-          recipe, flags.overrides, count, flags.repeats, comparison.out, taken));
+      auto& run = add_run(comparison, recipe, count);
       // Limits the number of threads. Otherwise, one rank would use all CPUs, and
       // speed-ups would be too low.
       if (!get_env("OMP_NUM_THREADS")) {
-        comparison.runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
+        run.variables = {{"OMP_NUM_THREADS", "1"}};
       }
     }
   }

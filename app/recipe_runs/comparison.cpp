@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "app/bench_spread.h"
@@ -26,6 +25,8 @@ namespace tandem::app {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 1;
 
 const char* const kMeasured[] = {"wall_seconds",    "train_seconds",
                                  "program_seconds", "samples_per_second",
@@ -100,10 +101,6 @@ ordered_json merge_repeats(const std::vector<ordered_json>& runs) {
   }
   return row;
 }
-
-using nlohmann::ordered_json;
-
-constexpr int kFormatVersion = 1;
 
 std::string table_of(const std::string& kind) {
   return kind == "scaling" ? kScalingTable : kCompareTable;
@@ -198,43 +195,8 @@ void note_machine(ordered_json& table, const std::string& directory) {
   }
 }
 
-}  // namespace
-
-void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
-  app.add_option(
-         "recipes", flags.recipes, "recipes: TOML files, or names of installed recipes")
-      ->required();
-  app.add_option(
-      "--data", flags.overrides.data, "data set of every run: a name or a folder");
-  app.add_option(
-         "--limit", flags.overrides.limit,
-         "number of samples of every run, chosen as by tandem train")
-      ->check(whole_number(0));
-  app.add_option("--epochs", flags.overrides.epochs, "number of epochs of every run")
-      ->check(whole_number(0));
-  app.add_option(
-         "--set", flags.overrides.assignments, "key=value: a setting of every run")
-      ->type_size(1)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option(
-         "--repeat", flags.repeats,
-         "number of runs of each recipe, in turn; figures are medians")
-      ->check(whole_number(1, 1000))
-      ->capture_default_str();
-  app.add_option(
-      "--out", flags.out,
-      "directory for tables, report and runs (default: a new one in the current "
-      "directory)");
-}
-
-void parse_comparison(
-    CLI::App& app, const Arguments& arguments, ComparisonFlags& flags) {
-  parse(app, arguments);
-  std::transform(
-      flags.recipes.begin(), flags.recipes.end(), flags.recipes.begin(), &recipe_path);
-}
-
+// Returns `out`, or a new name if `out` is empty. Throws ConfigError if the directory
+// contains results of an earlier comparison.
 std::string comparison_directory(const std::string& out, const std::string& kind) {
   const std::string directory = !out.empty() ? out
                                              : fmt::format(
@@ -251,8 +213,62 @@ std::string comparison_directory(const std::string& out, const std::string& kind
   return directory;
 }
 
+}  // namespace
+
+void add_comparison_flags(CLI::App& app, Comparison& comparison) {
+  auto& flags = comparison.train_flags;
+  const auto add_train_flag = [&](const std::string& flag, const std::string& help) {
+    const auto take = [&flags, flag](const std::vector<std::string>& values) {
+      for (const auto& value : values) {
+        flags.insert(flags.end(), {flag, value});
+      }
+    };
+    return app.add_option_function<std::vector<std::string>>(flag, take, help)
+        ->type_size(1)
+        ->expected(1);
+  };
+  app.add_option(
+         "recipes", comparison.recipes,
+         "recipes: TOML files, or names of installed recipes")
+      ->required();
+  add_train_flag("--data", "data set of every run: a name or a folder");
+  add_train_flag("--limit", "number of samples of every run, chosen as by tandem train")
+      ->type_name("INT")
+      ->check(whole_number(0));
+  add_train_flag("--epochs", "number of epochs of every run")
+      ->type_name("INT")
+      ->check(whole_number(0));
+  add_train_flag("--set", "key=value: a setting of every run")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option(
+         "--repeat", comparison.repeats,
+         "number of runs of each recipe, in turn; figures are medians")
+      ->check(whole_number(1, 1000))
+      ->capture_default_str();
+  app.add_option(
+      "--out", comparison.out,
+      "directory for tables, report and runs (default: a new one in the current "
+      "directory)");
+}
+
+void parse_comparison(
+    CLI::App& app, const Arguments& arguments, Comparison& comparison) {
+  parse(app, arguments);
+  auto& recipes = comparison.recipes;
+  std::transform(recipes.begin(), recipes.end(), recipes.begin(), &recipe_path);
+  comparison.out = comparison_directory(comparison.out, comparison.kind);
+}
+
+PlannedRun& add_run(Comparison& comparison, const std::string& recipe, int nproc) {
+  comparison.runs.push_back(plan_run(
+      recipe, comparison.train_flags, nproc, comparison.repeats, comparison.out,
+      comparison.directories));
+  return comparison.runs.back();
+}
+
 int run_comparison(const Comparison& comparison) {
-  const auto& [kind, runs, repeats, target, out] = comparison;
+  const auto& [kind, out, runs, repeats] =
+      std::tie(comparison.kind, comparison.out, comparison.runs, comparison.repeats);
   check_data(comparison);
   ignore_closed_readers();
   make_directories(out);
@@ -261,8 +277,8 @@ int run_comparison(const Comparison& comparison) {
   table["kind"] = kind;
   table["machine"] = ordered_json::object();
   table["repeats"] = repeats;
-  if (target) {
-    table["target_accuracy"] = *target;
+  if (comparison.target) {
+    table["target_accuracy"] = *comparison.target;
   }
   table["rows"] = ordered_json::array();
   std::vector<std::vector<ordered_json>> made(runs.size());

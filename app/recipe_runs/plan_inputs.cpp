@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "app/bench_spread.h"
+#include "app/report/row_values.h"
+#include "app/report/run_report.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
@@ -18,6 +20,8 @@
 namespace tandem::app {
 
 namespace {
+
+using nlohmann::ordered_json;
 
 constexpr int kMostNodes = 1'000'000;
 constexpr double kBenchTimeoutSeconds = 600;
@@ -37,7 +41,7 @@ bool read_number(const std::string& text, double& value) {
   return value >= 0 && value < 1e300;
 }
 
-nlohmann::json run_bench_json(const Arguments& arguments) {
+ordered_json run_bench_json(const Arguments& arguments) {
   std::vector<std::string> command = {executable_path(), "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.emplace_back("--json");
@@ -51,7 +55,7 @@ nlohmann::json run_bench_json(const Arguments& arguments) {
   }
   const std::string& output = result.output;
   const size_t last = output.rfind("\n{");
-  auto parsed = nlohmann::json::parse(
+  auto parsed = ordered_json::parse(
       last == std::string::npos ? output : output.substr(last), nullptr, false);
   if (!parsed.is_object()) {
     throw DataError(who + " printed no JSON; give figures by flags, such as --step-ms");
@@ -113,24 +117,15 @@ double time_inside_node(const std::vector<GradientBucket>& buckets, int ranks) {
   }
 }
 
-nlohmann::json read_object(const std::string& path) {
-  auto value = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!value.is_object()) {
-    throw DataError(
-        "[plan] '" + path + "' is not a JSON object; name another run directory");
-  }
-  return value;
-}
-
 double needed_number(
-    const nlohmann::json& object, const char* key, const std::string& path) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) {
+    const ordered_json& object, const char* key, const std::string& path) {
+  const auto found = number_in(object, key);
+  if (!found) {
     throw DataError(
         "[plan] '" + path + "' has no number " + key +
         "; name the directory of a run that ended");
   }
-  return found->get<double>();
+  return *found;
 }
 
 // Returns the median over reports of the time per step, in milliseconds. Leaves out the
@@ -141,8 +136,8 @@ double median_step_ms(const std::string& path) {
   double seconds = 0;
   std::istringstream lines(read_file(path));
   for (std::string text; std::getline(lines, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, false);
-    if (!line.is_object() || line.value("kind", "") != "train") {
+    const auto line = ordered_json::parse(text, nullptr, false);
+    if (text_in(line, "kind") != "train") {
       continue;
     }
     const double new_step = needed_number(line, "step", path);
@@ -200,12 +195,11 @@ PlanInputs inputs_from_run(
     const std::string& directory, double gradient_bytes, double bucket_bytes,
     double overlap) {
   const std::string path = directory + "/summary.json";
-  const auto summary = read_object(path);
-  if (summary.value("strategy", "") != "data_parallel" &&
-      summary.value("strategy", "") != "sequential") {
+  const auto summary = read_json(path);
+  const std::string strategy = summary.value("strategy", "?");
+  if (strategy != "data_parallel" && strategy != "sequential") {
     throw ConfigError(
-        "[plan] '" + directory + "' is a run with strategy " +
-        summary.value("strategy", "?") +
+        "[plan] '" + directory + "' is a run with strategy " + strategy +
         ", expected data_parallel or sequential; name another run");
   }
   RunConfig config;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/report/row_values.h"
+#include "app/report/run_report.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/error.h"
@@ -41,30 +42,6 @@ std::string free_name(const std::string& wanted, std::vector<std::string>& taken
   return name;
 }
 
-Arguments train_arguments(
-    const std::string& recipe, const RunOverrides& overrides, int nproc) {
-  Arguments arguments = {recipe};
-  const auto add = [&](const std::string& flag, const std::string& value) {
-    arguments.insert(arguments.end(), {flag, value});
-  };
-  if (!overrides.data.empty()) {
-    add("--data", overrides.data);
-  }
-  if (overrides.limit >= 0) {
-    add("--limit", std::to_string(overrides.limit));
-  }
-  if (overrides.epochs >= 0) {
-    add("--epochs", std::to_string(overrides.epochs));
-  }
-  if (nproc > 0) {
-    add("--nproc", std::to_string(nproc));
-  }
-  for (const auto& assignment : overrides.assignments) {
-    add("--set", assignment);
-  }
-  return arguments;
-}
-
 std::string obstacle_of(const RunConfig& config) {
   if (config.needs_mpirun() && !has_mpirun()) {
     return "mpirun is missing; apt-get install openmpi-bin";
@@ -80,19 +57,26 @@ std::string obstacle_of(const RunConfig& config) {
   return "";
 }
 
-// Returns a command that a shell runs with its output redirected to a file, so that the
-// file can be read during the run.
-std::vector<std::string> with_output_to(
-    const std::string& path, const std::vector<std::string>& command) {
-  std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", path};
-  all.insert(all.end(), command.begin(), command.end());
-  return all;
-}
-
 Arguments with_out(const PlannedRun& run, const std::string& directory) {
   Arguments arguments = run.train_arguments;
   arguments.insert(arguments.end(), {"--out", directory});
   return arguments;
+}
+
+// Returns the command of a run: `tandem train ...`, under mpirun if the recipe needs
+// it. The output goes to a file, so that the file can be read during the run.
+std::vector<std::string> command_of(
+    const PlannedRun& run, const std::string& directory) {
+  const Arguments arguments = with_out(run, directory);
+  std::vector<std::string> command = {executable_path(), "train"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  if (run.config.needs_mpirun()) {
+    command = mpirun_command(run.config.num_ranks_here(), command);
+  }
+  std::vector<std::string> all = {
+      "/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", directory + "/output.txt"};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
 }
 
 // Returns the tutorial's figures for the number of ranks of the run.
@@ -122,10 +106,7 @@ ordered_json tutorial_json(const PlannedRun& run) {
 }
 
 void add_summary(ordered_json& row, const std::string& path) {
-  const auto summary = ordered_json::parse(read_file(path), nullptr, false);
-  if (!summary.is_object()) {
-    throw DataError("[app] '" + path + "' is not a JSON object; run the recipe again");
-  }
+  const auto summary = read_json(path);
   for (const auto& [key, value] : summary.items()) {
     if (key != "format_version" && key != "name") {
       row[key] = value;
@@ -136,7 +117,7 @@ void add_summary(ordered_json& row, const std::string& path) {
 }  // namespace
 
 PlannedRun plan_run(
-    const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
+    const std::string& recipe, const Arguments& flags, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken) {
   PlannedRun run;
   run.recipe = recipe;
@@ -149,22 +130,17 @@ PlannedRun plan_run(
     run.obstacle = "it is for tandem scaling " + recipe;
     return run;
   }
-  run.train_arguments = train_arguments(recipe, overrides, nproc);
+  run.train_arguments = {recipe};
+  run.train_arguments.insert(run.train_arguments.end(), flags.begin(), flags.end());
+  if (nproc > 0) {
+    run.train_arguments.insert(
+        run.train_arguments.end(), {"--nproc", std::to_string(nproc)});
+  }
   run.config = parse_train_arguments(with_out(run, out + "/" + run.name));
   run.tutorial = read_tutorial_figures(recipe);
   run.recipe_config = parse_train_arguments({recipe});
   run.obstacle = obstacle_of(run.config);
   return run;
-}
-
-std::vector<std::string> command_of(
-    const PlannedRun& run, const std::string& directory) {
-  const Arguments arguments = with_out(run, directory);
-  std::vector<std::string> command = {executable_path(), "train"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return run.config.needs_mpirun()
-             ? mpirun_command(run.config.num_ranks_here(), command)
-             : command;
 }
 
 ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& out) {
@@ -181,8 +157,7 @@ ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& o
   make_directories(directory);
   const FailureFile file;
   ProcessOptions options;
-  options.command =
-      with_output_to(directory + "/output.txt", command_of(run, directory));
+  options.command = command_of(run, directory);
   options.variables = file.variables();
   for (const auto& more : {TorchrunVariables::none(), run.variables}) {
     options.variables.insert(options.variables.end(), more.begin(), more.end());

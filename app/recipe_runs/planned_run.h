@@ -11,16 +11,6 @@
 
 namespace tandem::app {
 
-/// Settings that `compare` and `scaling` override in every recipe.
-struct RunOverrides {
-  std::string data;
-  // Numbers of samples and epochs; negative: the value in the recipe.
-  int64_t limit = -1;
-  int64_t epochs = -1;
-  // Arguments of --set, each key=value.
-  std::vector<std::string> assignments;
-};
-
 /// A run of a recipe that run_planned() will execute as `tandem train RECIPE ...`.
 struct PlannedRun {
   // Name of the run in tables, and of the directory of its first repeat.
@@ -43,18 +33,14 @@ struct PlannedRun {
 /// Reads a recipe and plans its run. Throws the errors of `tandem train` for an invalid
 /// recipe or setting.
 ///
+/// - `flags`: flags of `tandem train` that override the recipe
 /// - `nproc`: number of ranks; 0: the value in the recipe
 /// - `out`: directory of the comparison
 /// - `taken`: directories of the runs planned so far; the function adds the directories
 ///   of this run
 PlannedRun plan_run(
-    const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
+    const std::string& recipe, const Arguments& flags, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken);
-
-/// Returns the command of a run: `tandem train ...`, under mpirun if the recipe needs
-/// it.
-std::vector<std::string> command_of(
-    const PlannedRun& run, const std::string& directory);
 
 /// Executes a run and waits for its end. The output goes to output.txt in the directory
 /// of the repeat with number `repeat` (from 0) below `out`. Returns a row of

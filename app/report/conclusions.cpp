@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "app/report/row_values.h"
@@ -166,17 +167,14 @@ void judge_metric(Conclusions& made, std::optional<double> target) {
         made.metric->name));
     target = std::nullopt;
   }
-  int64_t done = 0;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].test_metric.empty() && runs[i].metric == made.metric) {
-      made.order.push_back(i);
-      done += runs[i].done ? 1 : 0;
-    }
-  }
-  std::stable_sort(made.order.begin(), made.order.end(), [&](size_t a, size_t b) {
+  const auto begin = made.order.begin();
+  const auto others = std::stable_partition(begin, made.order.end(), [&](size_t i) {
+    return !runs[i].test_metric.empty() && runs[i].metric == made.metric;
+  });
+  std::stable_sort(begin, others, [&](size_t a, size_t b) {
     return standing_of(runs[a]) < standing_of(runs[b]);
   });
-  if (done > 1) {
+  if (std::count_if(begin, others, [&](size_t i) { return runs[i].done; }) > 1) {
     std::tie(made.winner, made.verdict) = winner_of(runs, made.order.front(), target);
   }
 }
@@ -185,7 +183,6 @@ void judge_speed_up(Conclusions& made) {
   // On the fewest ranks, the speed-up is 1.
   double most = 1;
   for (size_t i = 0; i < made.runs.size(); ++i) {
-    made.order.push_back(i);
     const auto& run = made.runs[i];
     const double speed_up = number_in(run.row, "speed_up").value_or(0);
     if (speed_up > most) {
@@ -278,6 +275,8 @@ Conclusions add_conclusions(ordered_json& table, const std::string& directory) {
   const auto target = number_in(table, "target_accuracy");
   Conclusions made;
   made.runs = read_report_runs(table, directory, target);
+  made.order.resize(made.runs.size());
+  std::iota(made.order.begin(), made.order.end(), size_t{0});
   made.counts = counts_text(table, kind == "compare" ? "recipe" : "run");
   if (is_scaling || number_in(table, "repeats").value_or(1) > 1) {
     made.caveats.push_back(repeats_text(table));

@@ -27,9 +27,9 @@ struct Conclusions {
   std::vector<ReportRun> runs;
   // Metric by which runs are compared: the metric of the first run with a test result.
   const Metric* metric = &kAccuracy;
-  // Indices of the runs with a test result of `metric`: best runs first, failed runs
-  // last. In a table of `tandem scaling`, indices of all runs in the order of the
-  // table.
+  // Indices of all runs. First, the runs with a test result of `metric`: best runs
+  // first, failed runs last. Then the other runs. In a table of `tandem scaling`, in
+  // the order of the table.
   std::vector<size_t> order;
   // The run that reached the target accuracy first. If no run reached it, the run with
   // the best metric; nullopt if fewer than two runs are done. In a table of `tandem

@@ -107,17 +107,6 @@ const CurveAxis kAxes[] = {
     {"seconds", "seconds of training", &Measurement::seconds},
     {"samples", "samples", &Measurement::samples}};
 
-// Returns indices of runs: best runs first, other runs (Conclusions::order) last.
-std::vector<size_t> style_order(const Conclusions& conclusions) {
-  auto order = conclusions.order;
-  for (size_t i = 0; i < conclusions.runs.size(); ++i) {
-    if (std::find(order.begin(), order.end(), i) == order.end()) {
-      order.push_back(i);
-    }
-  }
-  return order;
-}
-
 // Returns a curve with fewer points that looks the same in a chart. A long curve has
 // more points than a chart has pixels. Divides it into parts, and keeps the first, the
 // lowest, the highest and the last point of each part.
@@ -151,17 +140,17 @@ struct CurveLines {
 
 CurveLines lines_of(
     const CurveKind& kind, const CurveAxis& axis, const Conclusions& conclusions) {
-  const auto order = style_order(conclusions);
   CurveLines made;
-  for (size_t style = 0; style < order.size(); ++style) {
-    const auto& run = conclusions.runs[order[style]];
+  for (size_t style = 0; style < conclusions.order.size(); ++style) {
+    const auto& run = conclusions.runs[conclusions.order[style]];
     const Curve curve = thinned(run.*kind.curve);
     const bool other_metric = kind.metric != nullptr && kind.metric != run.metric;
     if (curve.empty() || other_metric) {
       continue;
     }
     const auto& winner = conclusions.winner;
-    auto line = new_line(run.name, style, winner && winner->run == order[style]);
+    auto line =
+        new_line(run.name, style, winner && winner->run == conclusions.order[style]);
     for (const auto& at : curve) {
       line["points"].push_back(point(at.*axis.x, at.value));
       made.values.push_back(at.value);
@@ -190,9 +179,8 @@ ordered_json main_chart(
     const CurveKind& kind, const ordered_json& table, const Conclusions& conclusions) {
   const bool is_accuracy = kind.metric == &kAccuracy;
   auto curves = lines_of(kind, kAxes[0], conclusions);
-  const auto order = style_order(conclusions);
   for (auto& line : curves.lines) {
-    const auto& run = conclusions.runs[order[line["style"].get<size_t>()]];
+    const auto& run = conclusions.runs[conclusions.order[line["style"].get<size_t>()]];
     line["label"] = fmt::format(
         "{} ({})", run.name, value_text(*run.metric, run.test_metric.back().value));
     const auto tutorial = tutorial_in(run.row);
@@ -240,11 +228,10 @@ const CostKind kCosts[] = {
 
 ordered_json cost_chart(const CostKind& kind, const Conclusions& conclusions) {
   const bool is_runtime = kind.key == nullptr;
-  const auto order = style_order(conclusions);
   auto bars = ordered_json::array();
   Values values;
-  for (size_t style = 0; style < order.size(); ++style) {
-    const auto& run = conclusions.runs[order[style]];
+  for (size_t style = 0; style < conclusions.order.size(); ++style) {
+    const auto& run = conclusions.runs[conclusions.order[style]];
     ordered_json bar = {{"run", run.name}, {"style", style}};
     const auto add = [&](const char* key, std::optional<double> value) {
       if (value) {

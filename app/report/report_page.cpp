@@ -46,18 +46,15 @@ std::string html_row(
   return row + "</tr>\n";
 }
 
-std::string html_rows(const RunTable& table, const ordered_json& json) {
-  const std::string winner = text_in(part_in(json, "winner"), "name");
+std::string html_rows(const RunTable& table, const Conclusions& conclusions) {
   std::string html;
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    const auto& row = json["rows"][i];
-    const bool done = text_in(row, "status") == "done";
-    const bool wins = done && !winner.empty() && text_in(row, "name") == winner;
+    const bool wins = conclusions.winner && conclusions.winner->run == i;
     html += html_row(
         table.rows[i], "td",
-        wins   ? " class=\"wins\""
-        : done ? ""
-               : " class=\"not-run\"");
+        wins                       ? " class=\"wins\""
+        : conclusions.runs[i].done ? ""
+                                   : " class=\"not-run\"");
   }
   return html;
 }
@@ -124,12 +121,6 @@ std::vector<std::string> notes_of(const RunTable& table, const ordered_json& jso
   return notes;
 }
 
-std::string html_timeline(const Conclusions& conclusions) {
-  const auto& winner = conclusions.winner;
-  return step_timeline(
-      conclusions.runs, winner ? &conclusions.runs[winner->run] : nullptr);
-}
-
 std::string html_settings(const std::vector<ReportRun>& runs) {
   std::string html;
   for (const auto& run : runs) {
@@ -152,9 +143,9 @@ std::string make_page(const ordered_json& table, const Conclusions& conclusions)
       fmt::arg("verdict", html_text(conclusions.verdict)),
       fmt::arg("caveats", html_list(conclusions.caveats)),
       fmt::arg("titles", html_row(rows.titles, "th", "")),
-      fmt::arg("rows", html_rows(rows, table)),
+      fmt::arg("rows", html_rows(rows, conclusions)),
       fmt::arg("notes", html_list(notes_of(rows, table))),
-      fmt::arg("timeline", html_timeline(conclusions)),
+      fmt::arg("timeline", step_timeline(conclusions)),
       fmt::arg("settings", html_settings(conclusions.runs)),
       fmt::arg("version", TANDEM_VERSION),
       fmt::arg("charts", script_json(make_charts(table, conclusions))),

@@ -14,14 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json read_json(const std::string& path) {
-  auto json = ordered_json::parse(read_file(path), nullptr, false);
-  if (!json.is_object()) {
-    throw DataError("[app] '" + path + "' is not a JSON object; make it again");
-  }
-  return json;
-}
-
 bool has_rows(const ordered_json& table) {
   const auto rows = table.find("rows");
   return rows != table.end() && rows->is_array() &&
@@ -51,6 +43,14 @@ ordered_json table_of_run(const std::string& directory) {
 }
 
 }  // namespace
+
+ordered_json read_json(const std::string& path) {
+  auto json = ordered_json::parse(read_file(path), nullptr, false);
+  if (!json.is_object()) {
+    throw DataError("[app] '" + path + "' is not a JSON object; make it again");
+  }
+  return json;
+}
 
 ordered_json machine_of(const std::string& directory) {
   const std::string path = directory + "/environment.json";

@@ -11,6 +11,9 @@ namespace tandem::app {
 constexpr const char* kCompareTable = "table.json";
 constexpr const char* kScalingTable = "scaling.json";
 
+/// Reads a file that contains a JSON object. Throws DataError for other files.
+nlohmann::ordered_json read_json(const std::string& path);
+
 /// Reads the table of a comparison or a scaling, or makes a table with one row from a
 /// run directory. Throws DataError if the directory has neither, or if a file is
 /// damaged.

@@ -215,8 +215,10 @@ std::string section_of(const ReportRun& run) {
 
 }  // namespace
 
-std::string step_timeline(const std::vector<ReportRun>& runs, const ReportRun* best) {
-  std::string section = best != nullptr ? section_of(*best) : "";
+std::string step_timeline(const Conclusions& conclusions) {
+  const auto& runs = conclusions.runs;
+  const auto& winner = conclusions.winner;
+  std::string section = winner ? section_of(runs[winner->run]) : "";
   for (auto run = runs.begin(); section.empty() && run != runs.end(); ++run) {
     section = section_of(*run);
   }

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "app/actions.h"
 #include "app/command_line.h"
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
+#include "app/run_command_line.h"
 #include "tandem/base/signals.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/load_dataset.h"
@@ -164,10 +164,10 @@ int info(const Arguments& arguments) {
   return 0;
 }
 
-const std::vector<Action> kActions = {
-    {"fetch", "NAME", "download a data set for --data NAME", &fetch_named},
-    {"make", "digits --out DIR", "draw digits into a folder", &make},
-    {"info", "NAME|PATH", "read a data set and describe it", &info},
+const std::vector<Command> kActions = {
+    {"fetch", "download a data set for --data NAME", &fetch_named, "NAME"},
+    {"make", "draw digits into a folder", &make, "digits --out DIR"},
+    {"info", "read a data set and describe it", &info, "NAME|PATH"},
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ int work_eval(const Arguments& arguments) {
 }
 
 int work_predict(const Arguments& arguments) {
-  const PredictOptions options = parse_predict(arguments);
+  const EvalOptions options = parse_predict(arguments);
   const auto count =
       write_predictions(options.out, options.checkpoint, evaluation_of(options));
   fmt::print("wrote {} predictions to {}\n", count, options.out);

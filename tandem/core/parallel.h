@@ -22,4 +22,14 @@ void parallel_for(
     int64_t begin, int64_t end, int64_t grain,
     const std::function<void(int64_t first, int64_t last)>& part);
 
+/// Calls `body(i)` for each i in [0, count) by parallel_for().
+template <typename Body>
+void parallel_for_each(int64_t count, int64_t grain, const Body& body) {
+  parallel_for(0, count, grain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      body(i);
+    }
+  });
+}
+
 }  // namespace tandem

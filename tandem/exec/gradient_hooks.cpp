@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
-#include <vector>
 
 namespace tandem {
 
@@ -31,44 +30,29 @@ class CallBefore : public autograd::FunctionPreHook {
 
 }  // namespace
 
-// Type that depends on LibTorch's version: std::shared_ptr in older versions, an
-// intrusive pointer in newer versions.
-using NodePtr = decltype(autograd::impl::grad_accumulator(at::Tensor()));
-
-struct GradientHooks::Hook {
-  // Keeps the accumulator alive, because the tensor has only a weak pointer to it.
-  NodePtr accumulator;
-  uintptr_t key;
-};
-
-struct GradientHooks::State {
-  std::function<void(size_t)> written;
-  std::vector<Hook> hooks;
-};
-
 GradientHooks::GradientHooks(ModelArenas& arenas, std::function<void(size_t)> written)
-    : state_(std::make_unique<State>()) {
-  state_->written = std::move(written);
+    : written_(std::move(written)) {
   for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
     if (!arenas.tensors()[slot].requires_grad()) {
       continue;
     }
-    auto accumulator = autograd::impl::grad_accumulator(arenas.tensors()[slot]);
-    auto hook = [state = state_.get(), slot](
+    const auto accumulator = autograd::impl::grad_accumulator(arenas.tensors()[slot]);
+    auto hook = [this, slot](
                     const autograd::variable_list& outputs,
                     const autograd::variable_list&) {
-      state->written(slot);
+      written_(slot);
       return outputs;
     };
     const auto key = accumulator->add_post_hook(
         std::make_unique<autograd::utils::LambdaPostHook>(std::move(hook)));
-    state_->hooks.push_back({std::move(accumulator), key});
+    // Keeps the accumulator alive, because the tensor has only a weak pointer to it.
+    removals_.emplace_back([accumulator, key] { accumulator->del_post_hook(key); });
   }
 }
 
 GradientHooks::~GradientHooks() {
-  for (auto& hook : state_->hooks) {
-    hook.accumulator->del_post_hook(hook.key);
+  for (const auto& remove : removals_) {
+    remove();
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
+#include <vector>
 
 #include "tandem/core/arena.h"
 
@@ -23,9 +23,9 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
 
  private:
-  struct Hook;
-  struct State;
-  std::unique_ptr<State> state_;
+  std::function<void(size_t)> written_;
+  // Functions that remove the hooks.
+  std::vector<std::function<void()>> removals_;
 };
 
 /// Calls `call` in each backward, just before the function that computed `tensor` runs

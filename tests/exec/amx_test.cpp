@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
+#include <c10/util/accumulate.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,10 +42,7 @@ class Amx : public testing::Test {
 
 // Returns different numbers below 1, in rows, with NaN in the memory after them.
 at::Tensor numbers(std::vector<int64_t> dims, double step, at::ScalarType type) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    count *= dim;
-  }
+  const int64_t count = c10::multiply_integers(dims);
   const auto all = at::full({count + 64}, kNan, at::kDouble);
   all.narrow(0, 0, count).copy_((at::arange(count, at::kDouble) * step).sin());
   return all.to(type).narrow(0, 0, count).view(dims);

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
+#include <c10/util/accumulate.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,10 +16,7 @@
 namespace tandem {
 
 inline at::Tensor waves(double phase, const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    count *= dim;
-  }
+  const int64_t count = c10::multiply_integers(dims);
   return (at::linspace(0, 5, count, at::kDouble) + phase).sin().view(dims);
 }
 

@@ -24,14 +24,13 @@ std::vector<NamedTensor> trained(ModelKind kind, Precision precision, int num_th
   options.input = kind == ModelKind::lenet3x3 ? std::vector<int64_t>{1, 32, 32}
                                               : std::vector<int64_t>{1, 28, 28};
   options.seed = 3;
-  const auto model = make_model(kind, options);
-  ModelArenas arenas(model->parameters(), model->buffers());
   StageOptions stage;
   stage.loss.kind = row_of(kind).loss;
   ExecOptions exec;
   exec.precision = precision;
   stage.numerics = numerics_of(exec);
-  const auto executor = make_compiled_executor(*model, arenas, stage);
+  Rig rig(make_model(kind, options), &make_compiled_executor, stage);
+  ModelArenas& arenas = rig.arenas;
   const auto optimizer =
       make_optimizer({}, arenas.parameters(), arenas.gradients(), {{}});
   const auto trainable = arenas.parameters().layout().trainable_ranges();
@@ -39,18 +38,16 @@ std::vector<NamedTensor> trained(ModelKind kind, Precision precision, int num_th
   context.seed = 11;
   context.training = true;
   context.loss_weight = 1.0 / 61;
-  NoSink sink;
   const Batch batch = image_batch(options.input, 0, 61);
   for (int64_t step = 1; step <= 2; ++step) {
-    executor->zero_gradients();
-    executor->forward(0, batch, context);
-    executor->backward(0, {}, context, sink);
+    rig.executor->zero_gradients();
+    rig.step(batch, context);
     for (const auto& range : trainable) {
       StepScalars update;
       update.lr = 0.1;
       update.step = step;
       optimizer->update(range, update);
-      executor->parameters_changed(range);
+      rig.executor->parameters_changed(range);
     }
   }
   std::vector<NamedTensor> found;

@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/full.h>
+#include <c10/util/accumulate.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,10 +39,7 @@ std::string name_of(const testing::TestParamInfo<Row>& row) {
 
 // Returns numbers whose neighbors are unrelated, so that their sums do not cancel.
 at::Tensor numbers(const std::vector<int64_t>& dims, double first) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    count *= dim;
-  }
+  const int64_t count = c10::multiply_integers(dims);
   return (at::arange(count, at::kDouble) + first).square().sin().view(dims);
 }
 

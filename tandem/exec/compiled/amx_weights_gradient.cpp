@@ -56,16 +56,14 @@ AmxWeightsGradient::AmxWeightsGradient(
 void AmxWeightsGradient::lay_out(int64_t first, int64_t count) const {
   const int64_t in_size = shape_.height * shape_.width * shape_.in_channels;
   const int64_t out_size = elements_of(grad_output_) / count_;
-  parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      amx::lay_out_image(
-          shape_, data_of<Bf16>(input_) + (first + i) * in_size,
-          data_of<char>(images_) + i * amx::image_bytes(shape_));
-      amx::lay_out_grad(
-          shape_, data_of<Bf16>(grad_output_) + (first + i) * out_size,
-          data_of<char>(grads_) + i * amx::grad_bytes(shape_),
-          data_of<float>(bias_grads_) + (first + i) * shape_.out_channels);
-    }
+  parallel_for_each(count, 1, [&](int64_t i) {
+    amx::lay_out_image(
+        shape_, data_of<Bf16>(input_) + (first + i) * in_size,
+        data_of<char>(images_) + i * amx::image_bytes(shape_));
+    amx::lay_out_grad(
+        shape_, data_of<Bf16>(grad_output_) + (first + i) * out_size,
+        data_of<char>(grads_) + i * amx::grad_bytes(shape_),
+        data_of<float>(bias_grads_) + (first + i) * shape_.out_channels);
   });
 }
 
@@ -74,12 +72,10 @@ void AmxWeightsGradient::run(
   for (int64_t first = 0; first < count_; first += group_) {
     const int64_t count = std::min(group_, count_ - first);
     lay_out(first, count);
-    parallel_for(0, amx::num_tasks(shape_), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) {
-        amx::add_images(
-            shape_, task, images_.get_data_handle(), grads_.get_data_handle(), count,
-            first == 0, sums_.get_data_handle());
-      }
+    parallel_for_each(amx::num_tasks(shape_), 1, [&](int64_t task) {
+      amx::add_images(
+          shape_, task, images_.get_data_handle(), grads_.get_data_handle(), count,
+          first == 0, sums_.get_data_handle());
     });
   }
   amx::store_weight_grad(shape_, sums_.get_data_handle(), accumulate, weight_grad);

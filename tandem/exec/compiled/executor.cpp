@@ -34,8 +34,7 @@ namespace {
 // An arrow is a memory in the layout that the operation at its start has chosen. An
 // operation that needs another layout has its own LayoutChange.
 struct Plan {
-  dnnl::memory input;
-  at::Tensor input_tensor;
+  at::Tensor input;
   // One operation per bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
   LayoutChange output_change;
@@ -49,13 +48,12 @@ struct Plan {
   at::Tensor targets;
   // Size of the input and of the values between the layers, in bytes.
   int64_t bytes = 0;
-  // Memory that the tensors above share.
-  std::vector<dnnl::memory> kept;
 };
 
-at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
-  plan.kept.push_back(memory);
-  return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
+// Returns a tensor that shares `memory` and keeps it alive.
+at::Tensor tensor_over(const dnnl::memory& memory) {
+  return at::from_blob(
+      memory.get_data_handle(), dims_of(memory), [memory](void*) {}, at::kFloat);
 }
 
 // Replaces bfloat16 with float32 and roundings if this CPU does not compute in
@@ -138,9 +136,9 @@ class OnednnExecutor : public StageExecutor {
     const FlushDenormals flush;
     const TraceSpan span(context.trace, "forward", "forward");
     Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
-    plan.input_tensor.copy_(batch.inputs);
+    plan.input.copy_(batch.inputs);
     if (context.training && options_.first && numerics_.rounding == Rounding::fp16_o2) {
-      round_to_fp16(plan.input_tensor.numel(), plan.input_tensor.data_ptr<float>());
+      round_to_fp16(plan.input.numel(), plan.input.data_ptr<float>());
     }
     OnednnPass pass{
         {context.seed, context.epoch, batch.first_position, batch.position_stride}};
@@ -234,27 +232,26 @@ class OnednnExecutor : public StageExecutor {
 
   void fill(Plan& plan, const std::vector<int64_t>& dims, const OnednnContext& context)
       const {
-    plan.input = plain_memory(dims, engine_);
-    plan.input_tensor = tensor_over(plan, plan.input);
-    dnnl::memory value = plan.input;
+    dnnl::memory value = plain_memory(dims, engine_);
+    plan.input = tensor_over(value);
     for (const auto& bound : layers_) {
       plan.ops.push_back(make_onednn_op(bound.fused, bound.tensors, context));
       plan.bytes += static_cast<int64_t>(value.get_desc().get_size());
       value = plan.ops.back()->plan_forward(value);
     }
     value = plan.output_change.plan(value, plain_desc(dims_of(value)), context);
-    plan.output = tensor_over(plan, value);
+    plan.output = tensor_over(value);
     if (!context.training) {
       return;
     }
     dnnl::memory grad = plain_memory(dims_of(value), engine_);
-    plan.grad_output = tensor_over(plan, grad);
+    plan.grad_output = tensor_over(grad);
     for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
       grad = plan.ops[i]->plan_backward(grad, wants_input_grad(i));
     }
     if (options_.wants_input_gradient()) {
-      plan.grad_input = tensor_over(
-          plan, plan.grad_input_change.plan(grad, plain_desc(dims), context));
+      plan.grad_input =
+          tensor_over(plan.grad_input_change.plan(grad, plain_desc(dims), context));
     }
   }
 

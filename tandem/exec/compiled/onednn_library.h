@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "tandem/core/parallel.h"
+
 namespace tandem {
 
 /// Returns an error message if oneDNN's library cannot be used, otherwise "".
@@ -34,5 +36,17 @@ class LoneThread {
  private:
   int before_;
 };
+
+/// Calls `body(i)` for each i in [0, count) on the threads of this rank. The oneDNN
+/// primitives of each call use one thread.
+template <typename Body>
+void for_each_on_lone_thread(int64_t count, const Body& body) {
+  parallel_for(0, count, 1, [&](int64_t first, int64_t last) {
+    const LoneThread lone;
+    for (int64_t i = first; i < last; ++i) {
+      body(i);
+    }
+  });
+}
 
 }  // namespace tandem

@@ -84,20 +84,49 @@ memory LayoutChange::plan(
   return to;
 }
 
-memory PackedCopies::plan(
-    const at::Tensor& parameter, const memory::desc& wanted,
+memory PackedProduct::plan_forward(
+    const dnnl::primitive_desc& primitive, const memory& input,
+    const at::Tensor& weight, const at::Tensor& bias, const memory& output,
     const OnednnContext& context) {
-  changes_.emplace_back();
-  return changes_.back().plan(plain_over(parameter, context.engine), wanted, context);
+  const memory source = input_change_.plan(input, primitive.src_desc(), context);
+  forward_ = {
+      dnnl::primitive(primitive),
+      {{DNNL_ARG_SRC, source},
+       {DNNL_ARG_WEIGHTS,
+        forward_weights_.plan(
+            plain_over(weight, context.engine), primitive.weights_desc(), context)},
+       {DNNL_ARG_BIAS, plain_over(bias, context.engine)},
+       {DNNL_ARG_DST, output}}};
+  return source;
 }
 
-void PackedCopies::refresh(int64_t parameters_version, const dnnl::stream& stream) {
-  if (std::exchange(version_, parameters_version) == parameters_version) {
-    return;
+memory PackedProduct::plan_backward(
+    const dnnl::primitive_desc& primitive, const memory& grad_output,
+    const at::Tensor& weight, const OnednnContext& context) {
+  const memory grad_input(primitive.diff_src_desc(), context.engine);
+  backward_ = {
+      dnnl::primitive(primitive),
+      {{DNNL_ARG_DIFF_DST,
+        grad_change_.plan(grad_output, primitive.diff_dst_desc(), context)},
+       {DNNL_ARG_WEIGHTS,
+        backward_weights_.plan(
+            plain_over(weight, context.engine), primitive.weights_desc(), context)},
+       {DNNL_ARG_DIFF_SRC, grad_input}}};
+  return grad_input;
+}
+
+void PackedProduct::forward(int64_t parameters_version, const dnnl::stream& stream) {
+  input_change_.run(stream);
+  if (std::exchange(version_, parameters_version) != parameters_version) {
+    forward_weights_.run(stream);
+    backward_weights_.run(stream);
   }
-  for (const auto& change : changes_) {
-    change.run(stream);
-  }
+  forward_.run(stream);
+}
+
+void PackedProduct::backward(const dnnl::stream& stream) const {
+  grad_change_.run(stream);
+  backward_.run(stream);
 }
 
 dnnl::primitive_attr attributes_with_relu(bool relu) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/bf16.h"
 #include "tandem/core/numerics.h"
 
 namespace tandem {
@@ -40,6 +41,16 @@ int64_t elements_of(const dnnl::memory& memory);
 template <typename T>
 T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
+}
+
+/// Calls `body(T{})`. T is the type of the values in `memory`: float or Bf16.
+template <typename Body>
+void with_type(const dnnl::memory& memory, const Body& body) {
+  if (type_of(memory) == OnednnType::bf16) {
+    body(Bf16{});
+  } else {
+    body(float{});
+  }
 }
 
 /// Returns a description of memory in row-major order, which is LibTorch's contiguous
@@ -105,20 +116,32 @@ class LayoutChange {
   BoundPrimitive reorder_;
 };
 
-/// Copies of parameters in the layouts and types that primitives prefer.
-class PackedCopies {
+/// Output and input gradient of a layer with weights, by primitives of oneDNN. The
+/// primitives read copies of the weights in the layouts and types that they prefer.
+class PackedProduct {
  public:
-  /// Plans a copy of `parameter` in the layout `wanted` and returns the copy's memory.
-  /// Returns the parameter's memory if it already has this layout.
-  dnnl::memory plan(
-      const at::Tensor& parameter, const dnnl::memory::desc& wanted,
+  /// Plans the output. Returns `input` in the layout that the primitive reads.
+  dnnl::memory plan_forward(
+      const dnnl::primitive_desc& primitive, const dnnl::memory& input,
+      const at::Tensor& weight, const at::Tensor& bias, const dnnl::memory& output,
       const OnednnContext& context);
-  /// Copies all parameters again if `parameters_version` has changed since the last
-  /// call.
-  void refresh(int64_t parameters_version, const dnnl::stream& stream);
+  /// Plans the input's gradient, and returns its memory.
+  dnnl::memory plan_backward(
+      const dnnl::primitive_desc& primitive, const dnnl::memory& grad_output,
+      const at::Tensor& weight, const OnednnContext& context);
+
+  /// Computes the output. Copies the weights again if `parameters_version` has changed
+  /// since the last call.
+  void forward(int64_t parameters_version, const dnnl::stream& stream);
+  void backward(const dnnl::stream& stream) const;
 
  private:
-  std::vector<LayoutChange> changes_;
+  LayoutChange input_change_;
+  LayoutChange grad_change_;
+  LayoutChange forward_weights_;
+  LayoutChange backward_weights_;
+  BoundPrimitive forward_;
+  BoundPrimitive backward_;
   int64_t version_ = -1;
 };
 

@@ -17,10 +17,13 @@ struct OnednnPass {
 };
 
 /// A layer, compiled for one input size and layout. plan_forward() and plan_backward()
-/// allocate all memory. Not thread-safe.
+/// allocate all memory. Shares the memory of `tensors`. Not thread-safe.
 class OnednnOp {
  public:
-  explicit OnednnOp(const OnednnContext& context) : context_(context) {}
+  OnednnOp(
+      const FusedLayer& fused, const LayerTensors& tensors,
+      const OnednnContext& context)
+      : layer_(fused.layer), relu_(fused.relu), tensors_(tensors), context_(context) {}
   virtual ~OnednnOp() = default;
 
   /// Plans the forward pass for inputs in `input`. Returns the memory of the output,
@@ -58,11 +61,39 @@ class OnednnOp {
                              : dnnl::prop_kind::forward_inference;
   }
 
+  /// Sets `input_` to the input in the layout `wanted`, into which input_change_ copies
+  /// it.
+  void plan_input(const dnnl::memory& input, const dnnl::memory::desc& wanted) {
+    input_ = input_change_.plan(input, wanted, context_);
+  }
+  /// Sets `grad_output_` to the output's gradient in the layout of `output_`, into
+  /// which grad_change_ copies it.
+  void plan_grad_output(const dnnl::memory& grad_output) {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+  }
+
+  Layer layer_;
+  // True if a ReLU is fused into the layer.
+  bool relu_;
+  LayerTensors tensors_;
   OnednnContext context_;
+  dnnl::memory input_;
+  dnnl::memory output_;
+  dnnl::memory grad_output_;
+  dnnl::memory grad_input_;
+  LayoutChange input_change_;
+  LayoutChange grad_change_;
 };
 
-/// Compiles a layer for the formats and roundings in `context.numerics`. The operation
-/// shares the memory of `tensors`.
+/// Makes an operation of the class Op.
+template <typename Op>
+std::unique_ptr<OnednnOp> make_op(
+    const FusedLayer& fused, const LayerTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<Op>(fused, tensors, context);
+}
+
+/// Compiles a layer for the formats and roundings in `context.numerics`.
 MakeOnednnOp make_onednn_op;
 
 /// Compiles a layer in the type context.product(), without roundings.

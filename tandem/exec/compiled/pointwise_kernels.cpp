@@ -169,10 +169,8 @@ void apply_dropout(
     return;
   }
   const int64_t grain = std::max<int64_t>(1, kGrain / run);
-  parallel_for(0, count / run, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      scale_part(keep[i] != 0 ? factor : 0, run, in + i * run, out + i * run);
-    }
+  parallel_for_each(count / run, grain, [&](int64_t i) {
+    scale_part(keep[i] != 0 ? factor : 0, run, in + i * run, out + i * run);
   });
 }
 

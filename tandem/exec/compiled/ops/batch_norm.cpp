@@ -27,15 +27,12 @@ constexpr int64_t kGrain = 16'384;
 // Formulae", 1979.
 class BatchNorm : public OnednnOp {
  public:
-  BatchNorm(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context), tensors_(tensors), relu_(fused.relu) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     const OnednnDims dims = dims_of(input);
     const auto [tag, lanes] = pixel_layout_for(input);
-    input_ = change_.plan(input, {dims, type_of(input), tag}, context_);
+    plan_input(input, {dims, type_of(input), tag});
     output_ = make(input_.get_desc());
     images_ = dims[0];
     channels_ = dims[1];
@@ -55,14 +52,14 @@ class BatchNorm : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    grad_output_ = grad_change_.plan(grad_output, input_.get_desc(), context_);
+    plan_grad_output(grad_output);
     grad_input_ = wants_input_grad ? make(input_.get_desc()) : memory();
     return grad_input_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
-    with_type([&](auto type) {
+    input_change_.run(stream());
+    with_type(input_, [&](auto type) {
       using T = decltype(type);
       if (context_.training) {
         take_statistics<T>();
@@ -75,7 +72,7 @@ class BatchNorm : public OnednnOp {
 
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
-    with_type([&](auto type) { sum_gradients<decltype(type)>(); });
+    with_type(input_, [&](auto type) { sum_gradients<decltype(type)>(); });
     for (int64_t c = 0; c < channels_; ++c) {
       const auto i = static_cast<size_t>(c);
       double sum = 0;
@@ -101,15 +98,10 @@ class BatchNorm : public OnednnOp {
   }
 
   void backward_input() override {
-    with_type([&](auto type) { spread_gradients<decltype(type)>(); });
+    with_type(input_, [&](auto type) { spread_gradients<decltype(type)>(); });
   }
 
  private:
-  template <typename Body>
-  void with_type(const Body& body) const {
-    type_of(input_) == OnednnType::bf16 ? body(Bf16{}) : body(float{});
-  }
-
   double count() const {
     return static_cast<double>(images_ * plane_.pixels);
   }
@@ -124,18 +116,15 @@ class BatchNorm : public OnednnOp {
   template <typename Body>
   void for_each_plane(const Body& body) const {
     const int64_t size = plane_.pixels * plane_.lanes;
-    parallel_for(
-        0, images_ * blocks_, std::max<int64_t>(1, kGrain / size),
-        [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const int64_t lane = i % blocks_ * plane_.lanes;
-            body(
-                i * size, i * plane_.lanes,
-                NormChannels{
-                    mean_.data() + lane, scale_.data() + lane, bias_.data() + lane,
-                    mean_grad_.data() + lane, slope_.data() + lane});
-          }
-        });
+    const int64_t grain = std::max<int64_t>(1, kGrain / size);
+    parallel_for_each(images_ * blocks_, grain, [&](int64_t i) {
+      const int64_t lane = i % blocks_ * plane_.lanes;
+      body(
+          i * size, i * plane_.lanes,
+          NormChannels{
+              mean_.data() + lane, scale_.data() + lane, bias_.data() + lane,
+              mean_grad_.data() + lane, slope_.data() + lane});
+    });
   }
 
   template <typename T>
@@ -240,19 +229,11 @@ class BatchNorm : public OnednnOp {
     });
   }
 
-  LayerTensors tensors_;
-  bool relu_;
   int64_t images_ = 0;
   int64_t channels_ = 0;
   // Number of planes of an image.
   int64_t blocks_ = 0;
   NormPlane plane_;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
   // Values of each channel, including the channels that pad a block.
   std::vector<float> mean_;
   std::vector<float> scale_;
@@ -269,12 +250,6 @@ class BatchNorm : public OnednnOp {
   std::vector<float> plane_sums_;
   std::vector<float> plane_products_;
 };
-
-std::unique_ptr<OnednnOp> make_batch_norm(
-    const FusedLayer& fused, const LayerTensors& tensors,
-    const OnednnContext& context) {
-  return std::make_unique<BatchNorm>(fused, tensors, context);
-}
 
 // batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
 // cudnn_enabled)
@@ -298,7 +273,7 @@ void read_batch_norm(NodeReader& reader) {
 }  // namespace
 
 KernelRow kernel_row(KindTag<LayerKind::batch_norm2d> kind) {
-  return {kind, {"aten::batch_norm"}, &make_batch_norm, &read_batch_norm};
+  return {kind, {"aten::batch_norm"}, &make_op<BatchNorm>, &read_batch_norm};
 }
 
 }  // namespace tandem

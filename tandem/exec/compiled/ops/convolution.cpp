@@ -1,10 +1,8 @@
-
 #include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <vector>
 
-#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/amx_weights_gradient.h"
 #include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/onednn_library.h"
@@ -22,10 +20,7 @@ using dnnl::memory;
 
 class Convolution : public OnednnOp {
  public:
-  Convolution(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     input_ = input;
@@ -38,14 +33,8 @@ class Convolution : public OnednnOp {
           stride(), padding(), padding());
     });
     output_ = make(pd_.dst_desc());
-    source_ = input_change_.plan(input, pd_.src_desc(), context_);
-    forward_ = {
-        dnnl::convolution_forward(pd_),
-        {{DNNL_ARG_SRC, source_},
-         {DNNL_ARG_WEIGHTS,
-          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
-         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
-         {DNNL_ARG_DST, output_}}};
+    source_ = product_.plan_forward(
+        pd_, input, tensors_.weight, tensors_.bias, output_, context_);
     return output_;
   }
 
@@ -61,15 +50,17 @@ class Convolution : public OnednnOp {
   }
 
   void forward(const OnednnPass& pass) override {
-    input_change_.run(stream());
-    packed_.refresh(pass.parameters_version, stream());
-    forward_.run(stream());
+    product_.forward(pass.parameters_version, stream());
   }
 
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
     if (relu_) {
-      mask_gradient();
+      with_type(output_, [&](auto type) {
+        using T = decltype(type);
+        rectify_gradient(
+            data_of<T>(output_), elements_of(output_), data_of<T>(grad_output_));
+      });
     }
     if (!tensors_.is_trained()) {
       return;
@@ -92,8 +83,7 @@ class Convolution : public OnednnOp {
   }
 
   void backward_input() override {
-    data_grad_change_.run(stream());
-    backward_data_.run(stream());
+    product_.backward(stream());
   }
 
  private:
@@ -218,12 +208,8 @@ class Convolution : public OnednnOp {
   // Computes the gradient of each part, then adds the parts in order to the first part,
   // so that the result does not depend on the number of threads.
   void add_up() {
-    const auto count = static_cast<int64_t>(parts_.size());
-    parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      const LoneThread lone;
-      for (int64_t i = begin; i < end; ++i) {
-        parts_[static_cast<size_t>(i)].primitive.run(stream());
-      }
+    for_each_on_lone_thread(static_cast<int64_t>(parts_.size()), [&](int64_t i) {
+      parts_[static_cast<size_t>(i)].primitive.run(stream());
     });
     const WeightsPart& sum = parts_[0];
     for (size_t i = 1; i < parts_.size(); ++i) {
@@ -242,49 +228,22 @@ class Convolution : public OnednnOp {
           weights(context_.product()), images(out_dims_), stride(), padding(),
           padding());
     });
-    const memory grad_input = make(pd.diff_src_desc());
-    backward_data_ = {
-        dnnl::convolution_backward_data(pd),
-        {{DNNL_ARG_DIFF_DST,
-          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
-         {DNNL_ARG_DIFF_SRC, grad_input}}};
-    return grad_input;
+    return product_.plan_backward(pd, grad_output_, tensors_.weight, context_);
   }
 
-  void mask_gradient() {
-    const int64_t count = elements_of(output_);
-    if (context_.product() == OnednnType::bf16) {
-      rectify_gradient(data_of<Bf16>(output_), count, data_of<Bf16>(grad_output_));
-    } else {
-      rectify_gradient(data_of<float>(output_), count, data_of<float>(grad_output_));
-    }
-  }
-
-  Layer layer_;
-  bool relu_;
-  LayerTensors tensors_;
   OnednnDims in_dims_;
   OnednnDims out_dims_;
-  memory input_;
   // Input in the layout that the forward primitive reads.
   memory source_;
-  memory output_;
-  memory grad_output_;
   memory diff_bias_;
   dnnl::convolution_forward::primitive_desc pd_;
-  BoundPrimitive forward_;
+  PackedProduct product_;
   std::vector<WeightsPart> parts_;
   // Replaces `parts_` if it supports the convolution; otherwise null.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
-  BoundPrimitive backward_data_;
-  PackedCopies packed_;
   GradientStore store_weights_;
-  LayoutChange input_change_;
-  LayoutChange grad_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
-  LayoutChange data_grad_change_;
 };
 
 std::unique_ptr<OnednnOp> make_conv2d(
@@ -296,7 +255,7 @@ std::unique_ptr<OnednnOp> make_conv2d(
   if (fits_winograd(fused, context)) {
     return make_onednn_winograd(fused, tensors, context);
   }
-  return std::make_unique<Convolution>(fused, tensors, context);
+  return make_op<Convolution>(fused, tensors, context);
 }
 
 // conv2d(input, weight, bias, stride, padding, dilation, groups)

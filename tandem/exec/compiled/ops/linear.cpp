@@ -38,14 +38,7 @@ MultiplyWide wide_product() {
 // gradients are contiguous float32.
 class Linear : public OnednnOp {
  public:
-  Linear(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context),
-        relu_(fused.relu),
-        tensors_(tensors),
-        out_(tensors.weight.size(0)),
-        in_(tensors.weight.size(1)) {}
+  using OnednnOp::OnednnOp;
 
  protected:
   float* weight() const {
@@ -72,20 +65,10 @@ class Linear : public OnednnOp {
     count_ = count;
     output_ = make(plain_desc({count_, out_}));
   }
-  void plan_grad_output(const memory& grad_output) {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
-  }
 
-  bool relu_;
-  LayerTensors tensors_;
-  int64_t out_;
-  int64_t in_;
+  int64_t out_ = tensors_.weight.size(0);
+  int64_t in_ = tensors_.weight.size(1);
   int64_t count_ = 0;
-  memory output_;
-  memory grad_output_;
-
- private:
-  LayoutChange grad_change_;
 };
 
 // Linear layer in float32. It uses parameters and their gradients in place, because
@@ -96,7 +79,7 @@ class Float32Linear : public Linear {
 
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
-    input_ = input_change_.plan(input, plain_desc({count_, in_}), context_);
+    plan_input(input, plain_desc({count_, in_}));
     const int64_t most = std::clamp<int64_t>(in_ / kLeastInputs, 1, kMostParts);
     inputs_of_a_part_ = (in_ + most - 1) / most;
     parts_ = (in_ + inputs_of_a_part_ - 1) / inputs_of_a_part_;
@@ -169,20 +152,8 @@ class Float32Linear : public Linear {
     return data_of<float>(products_) + part * count_ * out_;
   }
 
-  // Calls part(i) for each of `count` parts, each on one thread. On several threads,
-  // oneDNN would add in an order that depends on their number.
-  template <typename Part>
-  static void in_parts(int64_t count, const Part& part) {
-    parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      const LoneThread lone;
-      for (int64_t i = begin; i < end; ++i) {
-        part(i);
-      }
-    });
-  }
-
   void multiply_parts() const {
-    in_parts(parts_, [&](int64_t part) {
+    for_each_on_lone_thread(parts_, [&](int64_t part) {
       const int64_t first = part * inputs_of_a_part_;
       dnnl::sgemm(
           'N', 'T', count_, out_, std::min(in_ - first, inputs_of_a_part_), 1,
@@ -194,7 +165,7 @@ class Float32Linear : public Linear {
   // Calls body(first, width) for ranges of the gradients' columns.
   template <typename Body>
   void in_columns(const Body& body) const {
-    in_parts((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
+    for_each_on_lone_thread((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
       body(i * kColumns, std::min(kColumns, in_ - i * kColumns));
     });
   }
@@ -221,13 +192,10 @@ class Float32Linear : public Linear {
   const MultiplyWide wide_product_ = in_ % 8 == 0 ? wide_product() : nullptr;
   int64_t parts_ = 1;
   int64_t inputs_of_a_part_ = 0;
-  memory input_;
-  memory grad_input_;
   memory products_;
   // `scratch_size_` floats for each thread.
   memory scratch_;
   int64_t scratch_size_ = 0;
-  LayoutChange input_change_;
 };
 
 // Multiplies in bfloat16 and adds in float32, with packed copies of the weights.
@@ -241,13 +209,8 @@ class Bf16Linear : public Linear {
     pd_ = onednn::describe<dnnl::inner_product_forward>(
         context_.engine, attributes_with_relu(relu_), forward_kind(), source(),
         weights(OnednnType::bf16), plain_desc({out_}), output_.get_desc());
-    forward_ = {
-        dnnl::inner_product_forward(pd_),
-        {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
-         {DNNL_ARG_WEIGHTS,
-          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
-         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
-         {DNNL_ARG_DST, output_}}};
+    product_.plan_forward(
+        pd_, input, tensors_.weight, tensors_.bias, output_, context_);
     return output_;
   }
 
@@ -260,9 +223,7 @@ class Bf16Linear : public Linear {
   }
 
   void forward(const OnednnPass& pass) override {
-    input_change_.run(stream());
-    packed_.refresh(pass.parameters_version, stream());
-    forward_.run(stream());
+    product_.forward(pass.parameters_version, stream());
   }
 
   void backward_parameters(bool accumulate) override {
@@ -274,8 +235,7 @@ class Bf16Linear : public Linear {
   }
 
   void backward_input() override {
-    data_grad_change_.run(stream());
-    backward_data_.run(stream());
+    product_.backward(stream());
   }
 
  private:
@@ -306,27 +266,15 @@ class Bf16Linear : public Linear {
     const auto pd = onednn::describe_backward<dnnl::inner_product_backward_data>(
         context_.engine, {}, pd_, any_desc({count_, in_}, type_of(input_)),
         weights(OnednnType::bf16), grad());
-    const memory grad_input = make(pd.diff_src_desc());
-    backward_data_ = {
-        dnnl::inner_product_backward_data(pd),
-        {{DNNL_ARG_DIFF_DST,
-          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
-         {DNNL_ARG_DIFF_SRC, grad_input}}};
-    return grad_input;
+    return product_.plan_backward(pd, grad_output_, tensors_.weight, context_);
   }
 
-  memory input_;
   dnnl::inner_product_forward::primitive_desc pd_;
-  BoundPrimitive forward_;
+  PackedProduct product_;
   BoundPrimitive backward_weights_;
-  BoundPrimitive backward_data_;
-  PackedCopies packed_;
   GradientStore store_weights_;
-  LayoutChange input_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
-  LayoutChange data_grad_change_;
 };
 
 // Multiplies in bfloat16 and adds in float32, with AMX kernels that read the weights in
@@ -338,9 +286,8 @@ class AmxLinear : public Linear {
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
     shape_ = {count_, in_, out_};
-    in_type_ = type_of(input);
-    input_ = input_change_.plan(
-        input, plain_desc({count_, in_}, OnednnType::bf16), context_);
+    input_type_ = type_of(input);
+    plan_input(input, plain_desc({count_, in_}, OnednnType::bf16));
     plan_parts();
     scratch_bytes_ = std::max(
         amx::forward_scratch(shape_, part(0, out_)), amx::backward_scratch(shape_));
@@ -352,7 +299,7 @@ class AmxLinear : public Linear {
     plan_grad_output(grad_output);
     rounded_grad_ = bytes(amx::rounded_grad_bytes(shape_));
     grad_input_ =
-        wants_input_grad ? make(plain_desc({count_, in_}, in_type_)) : memory();
+        wants_input_grad ? make(plain_desc({count_, in_}, input_type_)) : memory();
     return grad_input_;
   }
 
@@ -381,11 +328,14 @@ class AmxLinear : public Linear {
 
   // Must be called after backward_parameters(), which rounds the gradient.
   void backward_input() override {
-    if (in_type_ == OnednnType::bf16) {
-      multiply_input<Bf16>();
-    } else {
-      multiply_input<float>();
-    }
+    with_type(grad_input_, [&](auto type) {
+      using T = decltype(type);
+      in_parts(in_, [&](amx::Range inputs, void* scratch) {
+        amx::linear_backward_input(
+            shape_, inputs, rounded_grad_.get_data_handle(), weight(),
+            data_of<T>(grad_input_), scratch);
+      });
+    });
   }
 
  private:
@@ -410,32 +360,18 @@ class AmxLinear : public Linear {
 
   template <typename Body>
   void in_parts(int64_t total, const Body& body) const {
-    parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
-      }
-    });
-  }
-
-  template <typename T>
-  void multiply_input() const {
-    in_parts(in_, [&](amx::Range inputs, void* scratch) {
-      amx::linear_backward_input(
-          shape_, inputs, rounded_grad_.get_data_handle(), weight(),
-          data_of<T>(grad_input_), scratch);
+    parallel_for_each(parts_, 1, [&](int64_t i) {
+      body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
     });
   }
 
   amx::LinearShape shape_;
-  OnednnType in_type_ = OnednnType::f32;
-  memory input_;
-  memory grad_input_;
+  OnednnType input_type_ = OnednnType::f32;
   memory rounded_grad_;
   int64_t parts_ = 1;
   // Scratch memory of one part, in bytes; a multiple of 64.
   int64_t scratch_bytes_ = 0;
   memory scratch_;
-  LayoutChange input_change_;
 };
 
 std::unique_ptr<OnednnOp> make_linear(
@@ -443,13 +379,13 @@ std::unique_ptr<OnednnOp> make_linear(
     const OnednnContext& context) {
   if constexpr (kHasAmxKernels) {
     if (context.product() == OnednnType::bf16 && has_amx()) {
-      return std::make_unique<AmxLinear>(fused, tensors, context);
+      return make_op<AmxLinear>(fused, tensors, context);
     }
   }
   if (context.product() == OnednnType::bf16) {
-    return std::make_unique<Bf16Linear>(fused, tensors, context);
+    return make_op<Bf16Linear>(fused, tensors, context);
   }
-  return std::make_unique<Float32Linear>(fused, tensors, context);
+  return make_op<Float32Linear>(fused, tensors, context);
 }
 
 // linear(input, weight, bias)

@@ -17,14 +17,13 @@ using dnnl::memory;
 // than the primitives of oneDNN, which keep a layout that is slow in backward.
 class MaxPool : public OnednnOp {
  public:
-  MaxPool(const FusedLayer& fused, const OnednnContext& context)
-      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     const OnednnType type = type_of(input);
     const OnednnDims in = dims_of(input);
     const auto [tag, lanes] = pixel_layout_for(input);
-    input_ = change_.plan(input, {in, type, tag}, context_);
+    plan_input(input, {in, type, tag});
     shape_ = {
         in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
     output_ =
@@ -34,27 +33,19 @@ class MaxPool : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     grad_input_ = make(input_.get_desc());
     return grad_input_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
-    if (type_of(input_) == OnednnType::bf16) {
-      pool<Bf16>();
-    } else {
-      pool<float>();
-    }
+    input_change_.run(stream());
+    with_type(input_, [&](auto type) { pool<decltype(type)>(); });
   }
 
   void backward_input() override {
     grad_change_.run(stream());
-    if (type_of(input_) == OnednnType::bf16) {
-      spread<Bf16>();
-    } else {
-      spread<float>();
-    }
+    with_type(input_, [&](auto type) { spread<decltype(type)>(); });
   }
 
  private:
@@ -67,11 +58,8 @@ class MaxPool : public OnednnOp {
     const int64_t out_size = shape_.out_height() * shape_.out_width() * shape_.lanes;
     const int64_t grain =
         std::max<int64_t>(1, kLeastOutputs / std::max<int64_t>(1, out_size));
-    parallel_for(0, shape_.outer, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        plane(i * in_size, i * out_size);
-      }
-    });
+    parallel_for_each(
+        shape_.outer, grain, [&](int64_t i) { plane(i * in_size, i * out_size); });
   }
 
   template <typename T>
@@ -95,22 +83,9 @@ class MaxPool : public OnednnOp {
     });
   }
 
-  Layer layer_;
-  bool relu_;
   PoolShape shape_;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
   std::vector<uint8_t> which_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
-
-std::unique_ptr<OnednnOp> make_max_pool(
-    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<MaxPool>(fused, context);
-}
 
 // max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
 void read_max_pool2d(NodeReader& reader) {
@@ -126,7 +101,7 @@ void read_max_pool2d(NodeReader& reader) {
 }  // namespace
 
 KernelRow kernel_row(KindTag<LayerKind::max_pool2d> kind) {
-  return {kind, {"aten::max_pool2d"}, &make_max_pool, &read_max_pool2d};
+  return {kind, {"aten::max_pool2d"}, &make_op<MaxPool>, &read_max_pool2d};
 }
 
 }  // namespace tandem

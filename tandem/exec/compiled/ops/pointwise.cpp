@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "tandem/exec/compiled/node_reader.h"
@@ -12,16 +11,6 @@ namespace tandem {
 namespace {
 
 using dnnl::memory;
-
-// Calls `body` with a null pointer of the memory's type, float or Bf16.
-template <typename Body>
-void with_type(const memory& m, Body&& body) {
-  if (type_of(m) == OnednnType::bf16) {
-    body(static_cast<Bf16*>(nullptr));
-  } else {
-    body(static_cast<float*>(nullptr));
-  }
-}
 
 // A ReLU that is not fused with a neighboring layer.
 class Relu : public OnednnOp {
@@ -35,41 +24,32 @@ class Relu : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return grad_output_;
   }
 
   void forward(const OnednnPass&) override {
-    with_type(output_, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_type(output_, [&](auto type) {
+      using T = decltype(type);
       rectify(data_of<T>(input_), elements_of(input_), data_of<T>(output_));
     });
   }
 
   void backward_input() override {
-    change_.run(stream());
-    with_type(output_, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    grad_change_.run(stream());
+    with_type(output_, [&](auto type) {
+      using T = decltype(type);
       rectify_gradient(
           data_of<T>(output_), elements_of(output_), data_of<T>(grad_output_));
     });
   }
-
- private:
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  LayoutChange change_;
 };
 
 // Dropout on contiguous rows, because masks are in this order. In evaluation, the
 // output is the input.
 class Dropout : public OnednnOp {
  public:
-  Dropout(const Layer& layer, const OnednnContext& context)
-      : OnednnOp(context),
-        layer_(layer),
-        factor_(static_cast<float>(1 / (1 - layer.p))) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     if (!context_.training) {
@@ -80,7 +60,7 @@ class Dropout : public OnednnOp {
     run_ = channels ? dims[2] * dims[3] : 1;
     samples_ = dims[0];
     const memory::desc rows = plain_desc(dims, type_of(input));
-    input_ = change_.plan(input, rows, context_);
+    plan_input(input, rows);
     // Works in place if the input was copied to another layout.
     const bool moved = input_.get_data_handle() != input.get_data_handle();
     output_ = moved ? input_ : make(rows);
@@ -89,7 +69,7 @@ class Dropout : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return grad_output_;
   }
 
@@ -97,7 +77,7 @@ class Dropout : public OnednnOp {
     if (!context_.training) {
       return;
     }
-    change_.run(stream());
+    input_change_.run(stream());
     dropout_keep(
         pass.samples, layer_.place, samples_,
         static_cast<int64_t>(keep_.size()) / samples_, layer_.p, keep_.data());
@@ -111,25 +91,19 @@ class Dropout : public OnednnOp {
 
  private:
   void apply(const memory& in, const memory& out) const {
-    with_type(out, [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
+    with_type(out, [&](auto type) {
+      using T = decltype(type);
       apply_dropout(
           keep_.data(), run_, factor_, elements_of(out), data_of<T>(in),
           data_of<T>(out));
     });
   }
 
-  Layer layer_;
-  float factor_;
+  float factor_ = static_cast<float>(1 / (1 - layer_.p));
   // Number of neighboring elements that are dropped together.
   int64_t run_ = 1;
   int64_t samples_ = 0;
-  memory input_;
-  memory output_;
-  memory grad_output_;
   std::vector<uint8_t> keep_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 class Flatten : public OnednnOp {
@@ -139,7 +113,7 @@ class Flatten : public OnednnOp {
   memory plan_forward(const memory& input) override {
     dims_ = dims_of(input);
     const memory rows =
-        change_.plan(input, plain_desc(dims_, type_of(input)), context_);
+        input_change_.plan(input, plain_desc(dims_, type_of(input)), context_);
     return plain_memory(
         {dims_[0], elements_of(rows) / dims_[0]}, context_.engine,
         rows.get_data_handle(), type_of(input));
@@ -153,7 +127,7 @@ class Flatten : public OnednnOp {
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
   }
   void backward_input() override {
     grad_change_.run(stream());
@@ -161,8 +135,6 @@ class Flatten : public OnednnOp {
 
  private:
   OnednnDims dims_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 // Computes in float32 with plain loops. For the few classes of a classifier, no
@@ -175,18 +147,18 @@ class LogSoftmax : public OnednnOp {
     const OnednnDims dims = dims_of(input);
     count_ = dims[0];
     classes_ = dims[1];
-    input_ = change_.plan(input, plain_desc(dims), context_);
+    plan_input(input, plain_desc(dims));
     output_ = make(plain_desc(dims));
     return output_;
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
-    return grad_;
+    plan_grad_output(grad_output);
+    return grad_output_;
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     for (int64_t i = 0; i < count_; ++i) {
       const float* in = data_of<float>(input_) + i * classes_;
       float* out = data_of<float>(output_) + i * classes_;
@@ -206,7 +178,7 @@ class LogSoftmax : public OnednnOp {
     grad_change_.run(stream());
     for (int64_t i = 0; i < count_; ++i) {
       const float* out = data_of<float>(output_) + i * classes_;
-      float* grad = data_of<float>(grad_) + i * classes_;
+      float* grad = data_of<float>(grad_output_) + i * classes_;
       float sum = 0;
       for (int64_t j = 0; j < classes_; ++j) {
         sum += grad[j];
@@ -220,22 +192,7 @@ class LogSoftmax : public OnednnOp {
  private:
   int64_t count_ = 0;
   int64_t classes_ = 0;
-  memory input_;
-  memory output_;
-  memory grad_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
-
-std::unique_ptr<OnednnOp> make_relu(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Relu>(context);
-}
-
-std::unique_ptr<OnednnOp> make_dropout(
-    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Dropout>(fused.layer, context);
-}
 
 // dropout(input, p, train), feature_dropout(input, p, train)
 void read_dropout(NodeReader& reader) {
@@ -249,11 +206,6 @@ void read_dropout2d(NodeReader& reader) {
       dimensions == 4 || dimensions == 2, "its input is neither images nor features");
 }
 
-std::unique_ptr<OnednnOp> make_flatten(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<Flatten>(context);
-}
-
 // flatten(input, start_dim, end_dim), view(input, size) and reshape(input, shape) that
 // make one row from each sample
 void read_flatten(NodeReader& reader) {
@@ -262,11 +214,6 @@ void read_flatten(NodeReader& reader) {
   reader.expect(
       shape.size() == 2 && shape[0] == Size{0, 1},
       "it does not make one row from each sample");
-}
-
-std::unique_ptr<OnednnOp> make_log_softmax(
-    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
-  return std::make_unique<LogSoftmax>(context);
 }
 
 // log_softmax(input, dim, dtype)
@@ -281,22 +228,22 @@ void read_log_softmax(NodeReader& reader) {
 }  // namespace
 
 KernelRow kernel_row(KindTag<LayerKind::relu> kind) {
-  return {kind, {"aten::relu", "aten::relu_"}, &make_relu};
+  return {kind, {"aten::relu", "aten::relu_"}, &make_op<Relu>};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::dropout> kind) {
-  return {kind, {"aten::dropout", "aten::dropout_"}, &make_dropout, &read_dropout};
+  return {kind, {"aten::dropout", "aten::dropout_"}, &make_op<Dropout>, &read_dropout};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::dropout2d> kind) {
-  return {kind, {"aten::feature_dropout"}, &make_dropout, &read_dropout2d};
+  return {kind, {"aten::feature_dropout"}, &make_op<Dropout>, &read_dropout2d};
 }
 
 KernelRow kernel_row(KindTag<LayerKind::flatten> kind) {
   return {
       kind,
       {"aten::flatten", "aten::view", "aten::reshape"},
-      &make_flatten,
+      &make_op<Flatten>,
       &read_flatten};
 }
 
@@ -304,7 +251,7 @@ KernelRow kernel_row(KindTag<LayerKind::log_softmax> kind) {
   return {
       kind,
       {"aten::log_softmax"},
-      &make_log_softmax,
+      &make_op<LogSoftmax>,
       &read_log_softmax,
       Bf16Output::fp32};
 }

@@ -102,14 +102,16 @@ class RoundedParameter {
 // Runs an operation in float32, with roundings before and after it.
 class Rounded : public OnednnOp {
  public:
-  Rounded(const FusedLayer& fused, LayerTensors tensors, const OnednnContext& context)
-      : OnednnOp(context),
+  Rounded(
+      const FusedLayer& fused, const LayerTensors& tensors,
+      const OnednnContext& context)
+      : OnednnOp(fused, tensors, context),
         rounds_(fused, context.numerics.rounding),
         round_(is_fp16(context.numerics.rounding) ? &round_to_fp16 : &round_to_bf16) {
     weight_.plan(
-        tensors.weight, tensors.weight_grad, rounds_.weights, rounds_.gradients);
-    bias_.plan(tensors.bias, tensors.bias_grad, rounds_.biases, rounds_.gradients);
-    inner_ = make_plain_onednn_op(fused, tensors, context);
+        tensors_.weight, tensors_.weight_grad, rounds_.weights, rounds_.gradients);
+    bias_.plan(tensors_.bias, tensors_.bias_grad, rounds_.biases, rounds_.gradients);
+    inner_ = make_plain_onednn_op(fused, tensors_, context);
   }
 
   memory plan_forward(const memory& input) override {
@@ -158,9 +160,6 @@ class Rounded : public OnednnOp {
   // Version of the parameters from which the copies were made.
   int64_t version_ = -1;
   std::unique_ptr<OnednnOp> inner_;
-  memory input_;
-  memory output_;
-  memory grad_input_;
 };
 
 }  // namespace
@@ -168,7 +167,7 @@ class Rounded : public OnednnOp {
 std::unique_ptr<OnednnOp> make_rounded_op(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
-  return std::make_unique<Rounded>(fused, tensors, context);
+  return make_op<Rounded>(fused, tensors, context);
 }
 
 }  // namespace tandem

@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -22,15 +21,12 @@ using Tag = memory::format_tag;
 // same pass.
 class SmallConvolution : public OnednnOp {
  public:
-  SmallConvolution(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     const OnednnDims in = dims_of(input);
     images_ = in[0];
-    input_ = change_.plan(input, plain_desc(in), context_);
+    plan_input(input, plain_desc(in));
     shape_.channels = in[1];
     shape_.height = in[2] + 2 * layer_.padding;
     shape_.width = in[3] + 2 * layer_.padding;
@@ -50,28 +46,20 @@ class SmallConvolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     return {};
   }
 
   void forward(const OnednnPass&) override {
-    change_.run(stream());
+    input_change_.run(stream());
     pad();
     transpose(tensors_.weight.data_ptr<float>(), layer_.out, weights_.data());
-    if (context_.product() == OnednnType::bf16) {
-      convolve<Bf16>();
-    } else {
-      convolve<float>();
-    }
+    with_type(output_, [&](auto type) { convolve<decltype(type)>(); });
   }
 
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
-    if (context_.product() == OnednnType::bf16) {
-      add_up<Bf16>();
-    } else {
-      add_up<float>();
-    }
+    with_type(output_, [&](auto type) { add_up<decltype(type)>(); });
     store(accumulate);
   }
   void backward_input() override {}
@@ -131,22 +119,13 @@ class SmallConvolution : public OnednnOp {
     }
   }
 
-  template <typename Image>
-  void for_each_image(Image&& image) const {
-    parallel_for(0, images_, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        image(i);
-      }
-    });
-  }
-
   template <typename T>
   void convolve() {
     void (*const one)(
         const SmallConvShape&, bool, const float*, const float*, const float*, T*) =
         TANDEM_FOR_ISA(decltype(one), small_conv);
     const int64_t out = elements_of(output_) / images_;
-    for_each_image([&](int64_t i) {
+    parallel_for_each(images_, kGrain, [&](int64_t i) {
       one(shape_, relu_, images() + i * image_size(), weights_.data(),
           tensors_.bias.data_ptr<float>(), data_of<T>(output_) + i * out);
     });
@@ -157,7 +136,7 @@ class SmallConvolution : public OnednnOp {
     void (*const one)(const SmallConvShape&, const float*, const T*, const T*, float*) =
         TANDEM_FOR_ISA(decltype(one), small_conv_gradient);
     const int64_t out = elements_of(output_) / images_;
-    for_each_image([&](int64_t i) {
+    parallel_for_each(images_, kGrain, [&](int64_t i) {
       one(shape_, images() + i * image_size(),
           relu_ ? data_of<T>(output_) + i * out : nullptr,
           data_of<T>(grad_output_) + i * out, sums_.data() + i * sums_size());
@@ -184,23 +163,18 @@ class SmallConvolution : public OnednnOp {
         tensors_.bias_grad.data_ptr<float>());
   }
 
-  Layer layer_;
-  bool relu_;
-  LayerTensors tensors_;
+  // Smallest number of images per thread.
+  static constexpr int64_t kGrain = 4;
+
   int64_t images_ = 0;
   SmallConvShape shape_;
   Tag tag_ = Tag::nhwc;
-  memory input_;
-  memory output_;
-  memory grad_output_;
   std::vector<int64_t> groups_;
   // Images with their padding; empty if there is no padding.
   std::vector<float> padded_;
   std::vector<float> weights_;
   // Sums of the gradients of each image, [taps + 1][out]. The last row is the bias.
   std::vector<float> sums_;
-  LayoutChange change_;
-  LayoutChange grad_change_;
 };
 
 }  // namespace
@@ -215,7 +189,7 @@ bool fits_small_convolution(const FusedLayer& fused) {
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
-  return std::make_unique<SmallConvolution>(fused, tensors, context);
+  return make_op<SmallConvolution>(fused, tensors, context);
 }
 
 }  // namespace tandem

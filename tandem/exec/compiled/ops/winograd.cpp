@@ -33,22 +33,13 @@ const WinogradKernels* winograd_kernels() {
 //   sums_   | part 0: weights (36 x in x out), bias (out) | part 1 | ...
 class WinogradConvolution : public OnednnOp {
  public:
-  WinogradConvolution(
-      const FusedLayer& fused, const LayerTensors& tensors,
-      const OnednnContext& context)
-      : OnednnOp(context), relu_(fused.relu), tensors_(tensors) {
-    shape_.in_channels = fused.layer.in;
-    shape_.out_channels = fused.layer.out;
-    shape_.padding = fused.layer.padding;
-    shape_.kernel = fused.layer.kernel;
-  }
+  using OnednnOp::OnednnOp;
 
   memory plan_forward(const memory& input) override {
     const OnednnDims in = dims_of(input);
-    shape_.images = in[0];
-    shape_.height = in[2];
-    shape_.width = in[3];
-    input_ = input_change_.plan(input, blocked(in), context_);
+    shape_ = {in[0],          layer_.in,  in[2],        in[3],
+              layer_.padding, layer_.out, layer_.kernel};
+    plan_input(input, blocked(in));
     output_ = make(
         blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
     threads_ = std::max(1, at::get_num_threads());
@@ -58,7 +49,7 @@ class WinogradConvolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    plan_grad_output(grad_output);
     const int64_t runs = runs_of(shape_);
     tiles_of_a_part_ = (runs + kMostParts - 1) / kMostParts * kernels_.tiles;
     parts_ = (shape_.tiles() + tiles_of_a_part_ - 1) / tiles_of_a_part_;
@@ -149,12 +140,10 @@ class WinogradConvolution : public OnednnOp {
   template <typename Body>
   void on_threads(const WinogradShape& shape, const Body& body) const {
     const int64_t length = (runs_of(shape) + threads_ - 1) / threads_ * kernels_.tiles;
-    parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t thread = begin; thread < end; ++thread) {
-        body(
-            std::min(shape.tiles(), thread * length),
-            std::min(shape.tiles(), (thread + 1) * length), scratch_of(thread));
-      }
+    parallel_for_each(threads_, 1, [&](int64_t thread) {
+      body(
+          std::min(shape.tiles(), thread * length),
+          std::min(shape.tiles(), (thread + 1) * length), scratch_of(thread));
     });
   }
 
@@ -162,18 +151,16 @@ class WinogradConvolution : public OnednnOp {
   // so that the result does not depend on the number of threads.
   void add_up() {
     float* sums = data_of<float>(sums_);
-    parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t thread = begin; thread < end; ++thread) {
-        for (int64_t part = thread * parts_ / threads_;
-             part < (thread + 1) * parts_ / threads_; ++part) {
-          float* own = sums + part * sums_size();
-          std::fill_n(own, sums_size(), 0.0F);
-          kernels_.gradient(
-              shape_, part * tiles_of_a_part_,
-              std::min(shape_.tiles(), (part + 1) * tiles_of_a_part_),
-              data_of<float>(input_), data_of<float>(grad_output_), own,
-              own + shape_.points(), scratch_of(thread));
-        }
+    parallel_for_each(threads_, 1, [&](int64_t thread) {
+      for (int64_t part = thread * parts_ / threads_;
+           part < (thread + 1) * parts_ / threads_; ++part) {
+        float* own = sums + part * sums_size();
+        std::fill_n(own, sums_size(), 0.0F);
+        kernels_.gradient(
+            shape_, part * tiles_of_a_part_,
+            std::min(shape_.tiles(), (part + 1) * tiles_of_a_part_),
+            data_of<float>(input_), data_of<float>(grad_output_), own,
+            own + shape_.points(), scratch_of(thread));
       }
     });
     parallel_for(0, sums_size(), kGrain, [&](int64_t begin, int64_t end) {
@@ -190,8 +177,6 @@ class WinogradConvolution : public OnednnOp {
   static constexpr int64_t kGrain = 16'384;
 
   const WinogradKernels& kernels_ = *winograd_kernels();
-  bool relu_;
-  LayerTensors tensors_;
   WinogradShape shape_;
   // Shape of the convolution that computes the input's gradient from the output's
   // gradient.
@@ -201,16 +186,10 @@ class WinogradConvolution : public OnednnOp {
   int64_t parts_ = 1;
   int64_t tiles_of_a_part_ = 0;
   int64_t version_ = -1;
-  memory input_;
-  memory output_;
-  memory grad_output_;
-  memory grad_input_;
   memory factors_;
   memory back_factors_;
   memory sums_;
   memory scratch_;
-  LayoutChange input_change_;
-  LayoutChange grad_change_;
 };
 
 }  // namespace
@@ -235,7 +214,7 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
 std::unique_ptr<OnednnOp> make_onednn_winograd(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
-  return std::make_unique<WinogradConvolution>(fused, tensors, context);
+  return make_op<WinogradConvolution>(fused, tensors, context);
 }
 
 }  // namespace tandem
