@@ -687,7 +687,7 @@ TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
   EXPECT_THAT(load_dataset(resized).test.inputs.shape, ElementsAre(3, 5, 4));
   resized.options.image_size = "4";
   EXPECT_THAT(load_dataset(resized).train.inputs.shape, ElementsAre(3, 4, 4));
-  for (const char* size : {"0", "x4", "4x5x6", "-4", "16385", "big"}) {
+  for (const char* size : {"0", "x4", "4x5x6", "-4", "0x5", "16384", "16385", "big"}) {
     resized.options.image_size = size;
     expect_error<ConfigError>(
         [&] { return load_dataset(resized); },
@@ -696,3 +696,7 @@ TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
 }
 
 }  // namespace tandem::sources_test
+  DataRequest channels(folder_);
+  channels.channels = 2;
+  expect_error<ConfigError>(
+      [&] { return load_dataset(channels); }, {"channels is 2, expected 0, 1 or 3"});
