@@ -116,12 +116,6 @@ WholeTargets meaning_for(LossKind loss) {
                                      : WholeTargets::classes;
 }
 
-// `takes_first`: DataSource::takes_first.
-Dataset limited(Dataset part, bool takes_first, int64_t limit) {
-  return takes_first ? first_samples(std::move(part), limit)
-                     : evenly_spaced_samples(std::move(part), limit);
-}
-
 void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
   const double fraction = request.options.validation;
   if (splits.validation.size > 0) {
@@ -225,9 +219,9 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   if (source != nullptr && request.for_training && request.logs_parts) {
     warn_of_classes(splits.train);
   }
-  const bool takes_first = source == nullptr || source->takes_first;
   for (const auto part : kDatasetParts) {
-    splits.*part = limited(std::move(splits.*part), takes_first, options.limit);
+    splits.*part =
+        limit_samples(std::move(splits.*part), options.source, options.limit);
   }
   if (options.validation > 0) {
     hold_out_validation(splits, request);
