@@ -12,6 +12,7 @@
 #include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/data/array_dataset.h"
+#include "tandem/data/classes.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/image_dataset.h"
 #include "tandem/data/images/image_listing.h"
@@ -210,9 +211,7 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   // Counts classes before samples are held out. Otherwise, the test part could get the
   // only sample of the largest class.
-  if (!splits.train.has_classes() || splits.train.num_classes == 0) {
-    count_classes(splits, request.ignore_index);
-  }
+  count_classes(splits, request.ignore_index);
   if (splits.test.size == 0 && request.for_training) {
     hold_out_test(splits, request);
   }
