@@ -96,7 +96,7 @@ ordered_json describe(const CLI::Option& option) {
       {"choices", ordered_json::array()},
       {"choices_in_help", !at_the_end}};
   if (kind == "data") {
-    json["choices"] = choices_of(dataset_table());
+    json["choices"] = choices_of(named_datasets());
   } else if (field != nullptr && !kind.empty()) {
     json["choices"] = choices_of(field->words);
   }

@@ -46,7 +46,7 @@ std::string line_of(const std::string& name, const std::string& help) {
 // end of the help.
 std::string choices_text() {
   std::string text = "--data\n";
-  for (const auto& entry : dataset_table()) {
+  for (const auto& entry : named_datasets()) {
     text += line_of(entry.name, entry.help);
   }
   for (const auto& source : data_sources()) {

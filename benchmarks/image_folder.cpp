@@ -36,9 +36,9 @@ void decode(const ImageShape& shape, const std::vector<std::string>& files) {
 void read(const ImageSize& size, const std::string& folder) {
   const auto begin = std::chrono::steady_clock::now();
   const auto images =
-      read_image_folder(folder, size, 3, Deadline(std::chrono::minutes(5)));
+      read_image_folder(folder, {size, 3}, Deadline(std::chrono::minutes(5)));
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-  fmt::print("{} images in {:.3f} s\n", images.size, time.count());
+  fmt::print("{} images in {:.3f} s\n", images.listing.files.size(), time.count());
 }
 
 }  // namespace

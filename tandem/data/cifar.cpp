@@ -1,5 +1,7 @@
 #include "tandem/data/cifar.h"
 
+#include <fmt/core.h>
+
 #include <string_view>
 
 #include "tandem/base/error.h"
@@ -22,22 +24,20 @@ struct Records {
   std::vector<uint8_t> labels;
 };
 
-[[noreturn]] void fail_cifar(const std::string& path, const std::string& what) {
-  throw DataError("[data] '" + path + "' " + what + "; fetch it again");
-}
-
 void append_file(Records& samples, const std::string& path) {
   const std::string bytes = read_file(path, kMostFileBytes);
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
-    fail_cifar(
-        path, "has " + std::to_string(bytes.size()) +
-                  " bytes, expected a multiple of " + std::to_string(kRecordBytes) +
-                  ", the bytes of a record");
+    throw DataError(fmt::format(
+        "[data] '{}' has {} bytes, expected a multiple of {}, the bytes of a record; "
+        "fetch it again",
+        path, bytes.size(), kRecordBytes));
   }
   for (size_t at = 0; at < bytes.size(); at += kRecordBytes) {
     const auto label = static_cast<uint8_t>(bytes[at]);
     if (label >= kCifarClasses) {
-      fail_cifar(path, "has a label of " + std::to_string(label) + ", expected 0 to 9");
+      throw DataError(fmt::format(
+          "[data] '{}' has a label of {}, expected 0 to 9; fetch it again", path,
+          label));
     }
     samples.labels.push_back(label);
     const auto image = std::string_view(bytes).substr(at + 1, kImageBytes);

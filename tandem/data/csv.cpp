@@ -1,5 +1,7 @@
 #include "tandem/data/csv.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -21,10 +23,6 @@ namespace {
 constexpr size_t kMostColumns = size_t{1} << 17;
 constexpr size_t kMostCategories = size_t{1} << 24;
 
-[[noreturn]] void fail_csv(const std::string& path, const std::string& what) {
-  throw DataError("[data] '" + path + "' " + what);
-}
-
 // Throws DataError if the first line has semicolons or tabs outside of quotes, but no
 // comma.
 void check_separator(std::string_view text, const std::string& path) {
@@ -43,23 +41,25 @@ void check_separator(std::string_view text, const std::string& path) {
     }
   }
   if (other != 0) {
-    fail_csv(
-        path, std::string("separates its columns with ") +
-                  (other == ';' ? "semicolons" : "tabs") +
-                  ", expected commas; save the file with commas");
+    throw DataError(fmt::format(
+        "[data] '{}' separates its columns with {}, expected commas; save the file "
+        "with commas",
+        path, other == ';' ? "semicolons" : "tabs"));
   }
 }
 
 // Returns the names in the first row.
 std::vector<std::string> read_header(CsvRows& rows, const std::string& path) {
   if (!rows.next()) {
-    fail_csv(path, "is empty, expected a line of column names; name another file");
+    throw DataError(fmt::format(
+        "[data] '{}' is empty, expected a line of column names; name another file",
+        path));
   }
   const auto& cells = rows.cells();
   if (rows.num_cells() > kMostColumns) {
-    rows.fail(
-        "has " + std::to_string(rows.num_cells()) + " columns, expected at most " +
-        std::to_string(kMostColumns) + "; split the file");
+    rows.fail(fmt::format(
+        "has {} columns, expected at most {}; split the file", rows.num_cells(),
+        kMostColumns));
   }
   if (std::all_of(cells.begin(), cells.end(), &csv_number)) {
     rows.fail("has only numbers, expected column names; add a header");
@@ -67,14 +67,14 @@ std::vector<std::string> read_header(CsvRows& rows, const std::string& path) {
   std::unordered_set<std::string_view> seen;
   for (const auto& name : cells) {
     if (is_blank(name)) {
-      rows.fail(
-          "has an empty name for column " + std::to_string(seen.size() + 1) + " of " +
-          std::to_string(cells.size()) + "; name the column");
+      rows.fail(fmt::format(
+          "has an empty name for column {} of {}; name the column", seen.size() + 1,
+          cells.size()));
     }
     if (!seen.insert(name).second) {
-      rows.fail(
-          "has the column name " + csv_excerpt(name) +
-          " twice, expected different names; rename a column");
+      rows.fail(fmt::format(
+          "has the column name {} twice, expected different names; rename a column",
+          csv_excerpt(name)));
     }
   }
   return {cells.begin(), cells.end()};
@@ -87,14 +87,16 @@ int64_t for_each_row(
   int64_t num_rows = 0;
   for (; rows.next(); ++num_rows) {
     if (rows.num_cells() != num_columns) {
-      rows.fail(
-          "has " + std::to_string(rows.num_cells()) + " cells, expected " +
-          std::to_string(num_columns) + " as in the header; correct the line");
+      rows.fail(fmt::format(
+          "has {} cells, expected {} as in the header; correct the line",
+          rows.num_cells(), num_columns));
     }
     act();
   }
   if (num_rows == 0) {
-    fail_csv(path, "has no rows after its header, expected 1 or more; add rows");
+    throw DataError(fmt::format(
+        "[data] '{}' has no rows after its header, expected 1 or more; add rows",
+        path));
   }
   return num_rows;
 }
@@ -128,9 +130,10 @@ std::optional<float> number_in(
     check_not_blank(rows, column, cell);
   } else if (!std::isfinite(*number)) {
     rows.fail_in(
-        column, "is " + csv_excerpt(cell) +
-                    ", expected a finite number in the range of float32; correct the "
-                    "cell or remove the row");
+        column, fmt::format(
+                    "is {}, expected a finite number in the range of float32; correct "
+                    "the cell or remove the row",
+                    csv_excerpt(cell)));
   }
   return number;
 }
@@ -150,12 +153,11 @@ bool has_categories(
     const std::string& path) {
   const int64_t num_numbers = num_rows - texts.count;
   if (texts.count > 0 && num_numbers >= num_rows - num_rows / 10) {
-    throw DataError(
-        "[data] column " + csv_excerpt(column) + " in line " +
-        std::to_string(texts.first_line) + " of '" + path + "' is text in a numeric " +
-        "column (" + texts.first + "; " + std::to_string(num_numbers) + " of " +
-        std::to_string(num_rows) +
-        " cells are numbers), expected a number; correct the cell or remove the row");
+    throw DataError(fmt::format(
+        "[data] column {} in line {} of '{}' is text in a numeric column ({}; {} of {} "
+        "cells are numbers), expected a number; correct the cell or remove the row",
+        csv_excerpt(column), texts.first_line, path, texts.first, num_numbers,
+        num_rows));
   }
   return texts.count > 0;
 }
@@ -199,23 +201,15 @@ void read_categories(
       if (index.size() > kMostCategories) {
         rows.fail_in(
             table.columns[c].name,
-            "is category " + std::to_string(index.size()) + ", expected at most " +
-                std::to_string(kMostCategories) + "; remove the column");
+            fmt::format(
+                "is category {}, expected at most {}; remove the column", index.size(),
+                kMostCategories));
       }
     }
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     sort_categories(table, chosen[i], indices[i]);
   }
-}
-
-std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
-  std::vector<std::string> names;
-  names.reserve(columns.size());
-  for (const auto& column : columns) {
-    names.push_back(column.name);
-  }
-  return names;
 }
 
 // Returns the first few texts, such as "'a', 'b', 'c' and 4 more".
@@ -225,9 +219,8 @@ std::string first_of(const std::vector<std::string>& texts) {
   for (size_t i = 0; i < std::min(texts.size(), kShown); ++i) {
     shown.push_back(csv_excerpt(texts[i]));
   }
-  return join(shown) + (texts.size() > kShown
-                            ? " and " + std::to_string(texts.size() - kShown) + " more"
-                            : "");
+  const size_t num_more = texts.size() - shown.size();
+  return join(shown) + (num_more > 0 ? fmt::format(" and {} more", num_more) : "");
 }
 
 // Reads the cells of a column that is known from the training part.
@@ -248,9 +241,10 @@ class ColumnReader {
       const auto number = number_in(rows, column_.name, cell);
       if (!number) {
         rows.fail_in(
-            column_.name, "is text in a numeric column (" + csv_excerpt(cell) +
-                              "), expected a number; correct the cell or remove the "
-                              "row");
+            column_.name, fmt::format(
+                              "is text in a numeric column ({}), expected a number; "
+                              "correct the cell or remove the row",
+                              csv_excerpt(cell)));
       }
       return *number;
     }
@@ -259,8 +253,10 @@ class ColumnReader {
       check_not_blank(rows, column_.name, cell);
       rows.fail_in(
           column_.name,
-          "is " + csv_excerpt(cell) + ", expected a category of the training part (" +
-              first_of(column_.categories) + "); correct the cell or remove the row");
+          fmt::format(
+              "is {}, expected a category of the training part ({}); correct the cell "
+              "or remove the row",
+              csv_excerpt(cell), first_of(column_.categories)));
     }
     return static_cast<float>(found->second);
   }
@@ -283,18 +279,18 @@ std::vector<CsvColumn> columns_in_file(
     if (in_file.count(column.name) > 0) {
       found.push_back(column);
     } else if (column.name != may_lack) {
-      fail_csv(
-          path, "has no column " + csv_excerpt(column.name) +
-                    did_you_mean(column.name, names) +
-                    "; add the column or correct its name in the header");
+      throw DataError(fmt::format(
+          "[data] '{}' has no column {}{}; add the column or correct its name in the "
+          "header",
+          path, csv_excerpt(column.name), did_you_mean(column.name, names)));
     }
   }
   for (const auto& name : names) {
     if (expected.count(name) == 0) {
-      fail_csv(
-          path, "has an extra column " + csv_excerpt(name) +
-                    ", expected only the columns of the training part (" +
-                    first_of(names_of(columns)) + "); remove the column");
+      throw DataError(fmt::format(
+          "[data] '{}' has an extra column {}, expected only the columns of the "
+          "training part ({}); remove the column",
+          path, csv_excerpt(name), first_of(names_of(columns))));
     }
   }
   return found;
@@ -311,6 +307,15 @@ std::string read_text(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> names;
+  names.reserve(columns.size());
+  for (const auto& column : columns) {
+    names.push_back(column.name);
+  }
+  return names;
+}
 
 CsvTable parse_csv(std::string_view text, const std::string& path) {
   check_separator(text, path);

@@ -14,6 +14,9 @@ struct CsvColumn {
   std::vector<std::string> categories;
 };
 
+/// Returns the names of columns.
+std::vector<std::string> names_of(const std::vector<CsvColumn>& columns);
+
 /// Content of a CSV file.
 struct CsvTable {
   std::vector<CsvColumn> columns;

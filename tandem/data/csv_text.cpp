@@ -1,5 +1,7 @@
 #include "tandem/data/csv_text.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -91,14 +93,13 @@ CsvRows::CsvRows(std::string_view text, std::string path, size_t most_cells)
 }
 
 void CsvRows::fail(const std::string& what) const {
-  throw DataError(
-      "[data] line " + std::to_string(row_line_) + " of '" + path_ + "' " + what);
+  throw DataError(fmt::format("[data] line {} of '{}' {}", row_line_, path_, what));
 }
 
 void CsvRows::fail_in(std::string_view column, const std::string& what) const {
-  throw DataError(
-      "[data] column " + csv_excerpt(column) + " in line " + std::to_string(row_line_) +
-      " of '" + path_ + "' " + what);
+  throw DataError(fmt::format(
+      "[data] column {} in line {} of '{}' {}", csv_excerpt(column), row_line_, path_,
+      what));
 }
 
 bool CsvRows::next() {

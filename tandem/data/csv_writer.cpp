@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,11 +20,11 @@ void check_finite(const std::string& path, const CsvTable& table) {
   for (size_t i = 0; i < table.values.size(); ++i) {
     if (!std::isfinite(table.values[i])) {
       const size_t num_columns = table.columns.size();
-      throw DataError(
-          "[data] '" + path + "' would have " + std::to_string(table.values[i]) +
-          " in row " + std::to_string(i / num_columns + 1) + ", column " +
-          csv_excerpt(table.columns[i % num_columns].name) +
-          ", expected finite numbers; change the data");
+      throw DataError(fmt::format(
+          "[data] '{}' would have {} in row {}, column {}, expected finite numbers; "
+          "change the data",
+          path, table.values[i], i / num_columns + 1,
+          csv_excerpt(table.columns[i % num_columns].name)));
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "tandem/data/distributed_sampler.h"
 
 #include <ATen/core/ivalue.h>
+#include <fmt/core.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
@@ -12,9 +13,10 @@ namespace tandem {
 DistributedSampler::DistributedSampler(const SamplerOptions& options)
     : state_(std::make_shared<State>()) {
   if (options.batch != 0) {
-    throw ConfigError(
-        "[data] batch is " + std::to_string(options.batch) +
-        ", expected 0, since a loader chooses the batch size; remove it");
+    throw ConfigError(fmt::format(
+        "[data] batch is {}, expected 0, since a loader chooses the batch size; remove "
+        "it",
+        options.batch));
   }
   state_->options = options;
   set_epoch(0, options.first_position);

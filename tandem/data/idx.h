@@ -24,8 +24,7 @@ struct IdxArray {
 /// or does not have `num_dims` dimensions. Also throws it if the file is shorter or
 /// longer than its header declares, is a damaged gzip, or has other bytes after the
 /// gzip. Allocated memory grows with the data in the file, not with the size in the
-/// header. If the header declares more than half of the free memory, throws ConfigError
-/// before allocating memory.
+/// header. If it would be more than half of the free memory, throws ConfigError.
 IdxArray read_idx(const std::string& path, size_t num_dims);
 
 /// Parses the bytes of a file as read_idx() does. `name` is the name of the file in

@@ -26,31 +26,49 @@ ImageSize parse_size(const std::string& text) {
   }
   const auto sides = parse_sizes(text, 'x');
   const bool fits = sides && !sides->empty() && sides->size() <= 2 &&
-                    *std::max_element(sides->begin(), sides->end()) <= kMostSide;
+                    *std::max_element(sides->begin(), sides->end()) <= kMostSide &&
+                    sides->front() * sides->back() <= kMostPixels;
   if (!fits) {
     throw ConfigError(fmt::format(
         "[data] image_size is '{}', expected a size such as 224, or HEIGHTxWIDTH such "
-        "as 160x240, each from 1 to {}; change --image-size",
-        text, kMostSide));
+        "as 160x240, each from 1 to {}, and at most {} million pixels; change "
+        "--image-size",
+        text, kMostSide, kMostPixels / 1'000'000));
   }
   return {sides->front(), sides->back()};
 }
 
-Dataset dataset_of(ImageFolder images, const DataRequest& request) {
+// Returns the size and the channels that a request sets; 0: as in the files.
+ImageShape wanted_shape(const DataRequest& request, int64_t channels) {
+  if (channels != 0 && channels != 1 && channels != 3) {
+    throw ConfigError(
+        fmt::format("[data] channels is {}, expected 0, 1 or 3; change it", channels));
+  }
+  return {parse_size(request.options.image_size), channels};
+}
+
+Dataset dataset_of(ImageFolder folder, const DataRequest& request) {
+  auto& [class_names, files] = folder.listing;
+  auto& [shape, pixels, is_mapped] = folder.images;
+  std::vector<int64_t> labels;
+  std::vector<std::string> paths;
+  for (auto& file : files) {
+    labels.push_back(file.label);
+    paths.push_back(std::move(file.path));
+  }
   Dataset data;
   data.name = request.options.source;
   data.is_loadable = true;
-  data.size = images.size;
+  data.size = static_cast<int64_t>(files.size());
   data.inputs = {
       ElementType::uint8,
-      {images.channels, images.height, images.width},
-      std::move(images.pixels),
-      images.is_mapped};
-  data.targets = {ElementType::int64, {}, std::move(images.labels)};
-  data.class_names = std::move(images.class_names);
+      {shape.channels, shape.size.height, shape.size.width},
+      std::move(pixels),
+      is_mapped};
+  data.targets = {ElementType::int64, {}, std::move(labels)};
+  data.class_names = std::move(class_names);
   if (request.keeps_files) {
-    data.files =
-        std::make_shared<const std::vector<std::string>>(std::move(images.files));
+    data.files = std::make_shared<const std::vector<std::string>>(std::move(paths));
   }
   return data;
 }
@@ -59,10 +77,7 @@ Dataset load_folder(
     const std::string& folder, const DataRequest& request, int64_t channels,
     const Deadline& deadline) {
   return dataset_of(
-      read_image_folder(
-          folder, parse_size(request.options.image_size), static_cast<int>(channels),
-          deadline),
-      request);
+      read_image_folder(folder, wanted_shape(request, channels), deadline), request);
 }
 
 // Loads a part with the classes and the size of the training part.
@@ -158,8 +173,7 @@ DatasetSplits load_image_folders(const DataRequest& request, const Deadline& dea
 Dataset load_image_inputs(const DataRequest& request, const Deadline& deadline) {
   Dataset data = dataset_of(
       read_loose_images(
-          request.options.source, parse_size(request.options.image_size),
-          static_cast<int>(request.channels), deadline),
+          request.options.source, wanted_shape(request, request.channels), deadline),
       request);
   data.is_loadable = false;
   data.targets.bytes = {};

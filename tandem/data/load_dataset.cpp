@@ -12,6 +12,7 @@
 #include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/data/array_dataset.h"
+#include "tandem/data/classes.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/image_dataset.h"
 #include "tandem/data/images/image_listing.h"
@@ -41,21 +42,13 @@ void check_is_not_custom(const std::string& source) {
   }
 }
 
-const DatasetEntry* find_entry(const std::string& name) {
-  const auto& table = dataset_table();
-  const auto found = std::find_if(table.begin(), table.end(), [&](const auto& entry) {
-    return name == entry.name;
-  });
-  return found == table.end() ? nullptr : &*found;
-}
-
 void check_exists(const std::string& source) {
   if (file_exists(source)) {
     return;
   }
   std::vector<std::string> names;
-  for (const auto& entry : dataset_table()) {
-    names.emplace_back(entry.name);
+  for (const auto& set : named_datasets()) {
+    names.emplace_back(set.name);
   }
   throw ConfigError(
       "[data] data is '" + source + "', expected the path of files or one of " +
@@ -124,12 +117,6 @@ WholeTargets meaning_for(LossKind loss) {
                                      : WholeTargets::classes;
 }
 
-// `takes_first`: DataSource::takes_first.
-Dataset limited(Dataset part, bool takes_first, int64_t limit) {
-  return takes_first ? first_samples(std::move(part), limit)
-                     : evenly_spaced_samples(std::move(part), limit);
-}
-
 void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
   const double fraction = request.options.validation;
   if (splits.validation.size > 0) {
@@ -184,7 +171,7 @@ DataRequest::DataRequest(const RunConfig& config)
 
 void check_settings_of_format(const RunConfig& config) {
   const std::string& path = config.data.source;
-  const bool is_named = find_entry(path) != nullptr;
+  const bool is_named = find_named(path) != nullptr;
   const DataSource* own = is_named ? nullptr : match_source(path);
   if (!is_named && own == nullptr) {
     return;
@@ -209,14 +196,14 @@ void check_settings_of_format(const RunConfig& config) {
 DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline) {
   const DataOptions& options = request.options;
   check_is_not_custom(options.source);
-  const DatasetEntry* entry = find_entry(options.source);
+  const NamedDataset* named = find_named(options.source);
   const DataSource* source = nullptr;
-  if (entry == nullptr) {
+  if (named == nullptr) {
     check_exists(options.source);
     source = &find_source(options.source);
   }
   DatasetSplits splits =
-      entry != nullptr ? entry->load(deadline) : source->load(request, deadline);
+      named != nullptr ? load_named(*named, deadline) : source->load(request, deadline);
   if (request.whole_targets == WholeTargets::values) {
     for (const auto part : kDatasetParts) {
       convert_to_values(splits.*part);
@@ -224,18 +211,16 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   // Counts classes before samples are held out. Otherwise, the test part could get the
   // only sample of the largest class.
-  if (!splits.train.has_classes() || splits.train.num_classes == 0) {
-    count_classes(splits, request.ignore_index);
-  }
+  count_classes(splits, request.ignore_index);
   if (splits.test.size == 0 && request.for_training) {
     hold_out_test(splits, request);
   }
   if (source != nullptr && request.for_training && request.logs_parts) {
     warn_of_classes(splits.train);
   }
-  const bool takes_first = source == nullptr || source->takes_first;
   for (const auto part : kDatasetParts) {
-    splits.*part = limited(std::move(splits.*part), takes_first, options.limit);
+    splits.*part =
+        limit_samples(std::move(splits.*part), options.source, options.limit);
   }
   if (options.validation > 0) {
     hold_out_validation(splits, request);
@@ -253,13 +238,14 @@ DatasetSplits load_dataset(
 
 Dataset limit_samples(Dataset part, const std::string& source, int64_t limit) {
   const bool takes_first =
-      find_entry(source) != nullptr || find_source(source).takes_first;
-  return limited(std::move(part), takes_first, limit);
+      find_named(source) != nullptr || find_source(source).takes_first;
+  return takes_first ? first_samples(std::move(part), limit)
+                     : evenly_spaced_samples(std::move(part), limit);
 }
 
 void check_kind_of_files(const std::string& path, const Dataset& trained) {
   for (const auto& kind : kFileKinds) {
-    if (find_entry(path) == nullptr && kind.matches(path) && !kind.fits(trained)) {
+    if (find_named(path) == nullptr && kind.matches(path) && !kind.fits(trained)) {
       throw ConfigError(fmt::format(
           "[data] '{}' {}, but the checkpoint was trained on {}, expected data of the "
           "same kind; change --data",

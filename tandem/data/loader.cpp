@@ -3,6 +3,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -51,21 +52,21 @@ at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
 
 void check(const LoaderOptions& options, const SamplerOptions& sampler) {
   if (options.batch_size < 1) {
-    throw ConfigError(
-        "[data] batch_size is " + std::to_string(options.batch_size) +
-        ", expected 1 or more; change --batch-size");
+    throw ConfigError(fmt::format(
+        "[data] batch_size is {}, expected 1 or more; change --batch-size",
+        options.batch_size));
   }
   if (options.micro_batches < 1) {
-    throw ConfigError(
-        "[data] micro_batches is " + std::to_string(options.micro_batches) +
-        ", expected 1 or more; change --accumulate");
+    throw ConfigError(fmt::format(
+        "[data] micro_batches is {}, expected 1 or more; change --accumulate",
+        options.micro_batches));
   }
   const int64_t step = options.batch_size * options.micro_batches;
   if (sampler.batch > 0 && sampler.batch != step) {
-    throw ConfigError(
-        "[data] SamplerOptions::batch is " + std::to_string(sampler.batch) +
-        ", expected " + std::to_string(step) +
-        " (batch_size times micro_batches); change it");
+    throw ConfigError(fmt::format(
+        "[data] SamplerOptions::batch is {}, expected {} (batch_size times "
+        "micro_batches); change it",
+        sampler.batch, step));
   }
 }
 

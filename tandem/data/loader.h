@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/core/placement.h"
@@ -100,8 +100,8 @@ struct LoaderOptions : InputOptions {
   bool pinned = false;
 };
 
-/// Sets `images`, `why_not_on_device` and `pinned` for a model on `placement`. The loader then makes batches
-/// on the device if these conditions hold:
+/// Sets `images`, `why_not_on_device` and `pinned` for a model on `placement`. The
+/// loader then makes batches on the device if these conditions hold:
 /// - the samples are images with one class each and one mean, and not a subset of a
 ///   mapped file
 /// - there is no augmentation

@@ -1,6 +1,6 @@
-// The data sets that have a name, and the folders of their files.
-
 #include "tandem/data/named_datasets.h"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -21,8 +21,6 @@ constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
 // Number of classes of every named data set.
 constexpr int64_t kMostClasses = 10;
-// Last file of digits that is written. If it exists, the other three files exist too.
-constexpr const char* kLastDigitsFile = "t10k-labels-idx1-ubyte";
 // Folder of the digits in the cache. If draw_digits() changes, change this name.
 constexpr const char* kDigitsVersion = "digits-1";
 
@@ -30,22 +28,71 @@ const std::vector<std::string> kIdxFiles = {
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte"};
 
-// A data set whose files the user has to provide.
-struct FileSet {
-  const char* name;
-  // Name in messages.
-  const char* title;
-  const char* help;
-  std::vector<std::string> files;
-  // Suffix that is allowed at the end of each file's name, such as ".gz"; "" for none.
-  const char* ending;
-  DatasetSplits (*load)(const std::string& folder);
-  // Names of the classes; empty: the names from `load`.
-  std::vector<std::string> class_names;
-};
+bool has_file(
+    const std::string& folder, const NamedDataset& set, const std::string& file) {
+  const std::string path = folder + "/" + file;
+  return file_exists(path) || file_exists(path + set.ending);
+}
 
-const std::vector<FileSet>& file_sets() {
-  static const std::vector<FileSet> sets = {
+// Returns the first file that is missing in the folder, or "".
+std::string missing_file(const std::string& folder, const NamedDataset& set) {
+  for (const auto& file : set.files) {
+    if (!has_file(folder, set, file)) {
+      return file;
+    }
+  }
+  return "";
+}
+
+[[noreturn]] void fail_missing(const NamedDataset& set) {
+  const std::string name = set.name;
+  const std::string remedy = "run tandem data fetch " + name + ", or add --fetch";
+  const auto folders = dataset_folders(name);
+  for (const auto& folder : folders) {
+    if (has_file(folder, set, set.files.front())) {
+      throw DataError(fmt::format(
+          "[data] {} in '{}' lacks {}; put it there, set --data to another folder, {}",
+          set.title, folder, missing_file(folder, set), remedy));
+    }
+  }
+  if (folders.empty()) {
+    // Throws ConfigError, which names the variables to set.
+    cache_directory();
+  }
+  throw DataError(fmt::format(
+      "[data] {} is not in {}; put its files there, set --data to their folder, {}",
+      set.title, join(folders, " or "), remedy));
+}
+
+// Returns the folder of the digits in the cache. Draws them at the first use.
+std::string digits_folder(const Deadline& deadline) {
+  const std::string folder = cache_directory() + "/" + kDigitsVersion;
+  const auto is_complete = [&] {
+    return std::all_of(kIdxFiles.begin(), kIdxFiles.end(), [&](const auto& file) {
+      return file_exists(folder + "/" + file);
+    });
+  };
+  if (!is_complete()) {
+    const FileLock lock(cache_directory() + "/digits.lock", deadline);
+    if (!is_complete()) {
+      log_info("drawing 70,000 digits into " + folder + " (only at the first use)");
+      write_digits(folder, kDigitsTrain, kDigitsTest);
+    }
+  }
+  return folder;
+}
+
+}  // namespace
+
+const std::vector<NamedDataset>& named_datasets() {
+  static const std::vector<NamedDataset> sets = {
+      {"digits",
+       "digits",
+       "60,000 + 10,000 digits drawn by tandem, offline",
+       {},
+       "",
+       &load_idx_folder,
+       {}},
       {"mnist",
        "MNIST",
        "MNIST: handwritten digits, 60,000 + 10,000",
@@ -79,8 +126,8 @@ const std::vector<FileSet>& file_sets() {
   return sets;
 }
 
-const FileSet* find_set(const std::string& name) {
-  for (const auto& set : file_sets()) {
+const NamedDataset* find_named(const std::string& name) {
+  for (const auto& set : named_datasets()) {
     if (name == set.name) {
       return &set;
     }
@@ -88,94 +135,27 @@ const FileSet* find_set(const std::string& name) {
   return nullptr;
 }
 
-bool has_file(const std::string& folder, const FileSet& set, const std::string& file) {
-  const std::string path = folder + "/" + file;
-  return file_exists(path) || file_exists(path + set.ending);
-}
-
-// Returns the first file that is missing in the folder, or "".
-std::string missing_file(const std::string& folder, const FileSet& set) {
-  for (const auto& file : set.files) {
-    if (!has_file(folder, set, file)) {
-      return file;
-    }
-  }
-  return "";
-}
-
-[[noreturn]] void fail_missing(const FileSet& set) {
-  const std::string name = set.name;
-  const std::string remedy = "run tandem data fetch " + name + ", or add --fetch";
-  const auto folders = dataset_folders(name);
-  for (const auto& folder : folders) {
-    if (has_file(folder, set, set.files.front())) {
-      throw DataError(
-          "[data] " + std::string(set.title) + " in '" + folder + "' lacks " +
-          missing_file(folder, set) + "; put it there, set --data to another folder, " +
-          remedy);
-    }
-  }
-  if (folders.empty()) {
-    // Throws ConfigError, which names the variables to set.
-    cache_directory();
-  }
-  throw DataError(
-      "[data] " + std::string(set.title) + " is not in " + join(folders, " or ") +
-      "; put its files there, set --data to their folder, " + remedy);
-}
-
-DatasetSplits named(
-    DatasetSplits splits, const std::string& name, const std::string& folder) {
-  if (splits.train.num_classes > kMostClasses) {
-    throw DataError(
-        "[data] '" + folder + "' has a label of " +
-        std::to_string(splits.train.num_classes - 1) + ", expected 0 to 9 for " + name +
-        "; fetch its label files again");
-  }
-  splits.train.name = splits.test.name = name;
-  return splits;
-}
-
-DatasetSplits load_files(const FileSet& set) {
-  const std::string folder = find_dataset(set.name);
+DatasetSplits load_named(const NamedDataset& set, const Deadline& deadline) {
+  const std::string folder =
+      set.files.empty() ? digits_folder(deadline) : find_dataset(set.name);
   if (folder.empty()) {
     fail_missing(set);
   }
-  DatasetSplits splits = named(set.load(folder), set.name, folder);
+  DatasetSplits splits = set.load(folder);
+  const int64_t num_classes = splits.train.num_classes;
+  if (num_classes > kMostClasses) {
+    throw DataError(fmt::format(
+        "[data] '{}' has a label of {}, expected 0 to 9 for {}; fetch its label files "
+        "again",
+        folder, num_classes - 1, set.name));
+  }
+  splits.train.name = splits.test.name = set.name;
   if (!set.class_names.empty()) {
     auto names = set.class_names;
-    names.resize(static_cast<size_t>(splits.train.num_classes));
+    names.resize(static_cast<size_t>(num_classes));
     splits.train.class_names = splits.test.class_names = names;
   }
   return splits;
-}
-
-DatasetSplits load_digits(const Deadline& deadline) {
-  const std::string folder = cache_directory() + "/" + kDigitsVersion;
-  const std::string last = folder + "/" + kLastDigitsFile;
-  if (!file_exists(last)) {
-    const FileLock lock(cache_directory() + "/digits.lock", deadline);
-    if (!file_exists(last)) {
-      log_info("drawing 70,000 digits into " + folder + " (only at the first use)");
-      write_digits(folder, kDigitsTrain, kDigitsTest);
-    }
-  }
-  return named(load_idx_folder(folder), "digits", folder);
-}
-
-}  // namespace
-
-const std::vector<DatasetEntry>& dataset_table() {
-  static const auto table = [] {
-    std::vector<DatasetEntry> rows = {
-        {"digits", "60,000 + 10,000 digits drawn by tandem, offline", &load_digits}};
-    for (const auto& set : file_sets()) {
-      rows.push_back(
-          {set.name, set.help, [&set](const Deadline&) { return load_files(set); }});
-    }
-    return rows;
-  }();
-  return table;
 }
 
 std::vector<std::string> dataset_folders(const std::string& name) {
@@ -194,17 +174,21 @@ std::vector<std::string> dataset_folders(const std::string& name) {
 }
 
 std::string find_dataset(const std::string& name) {
-  const auto* set = find_set(name);
-  const auto folders =
-      set == nullptr ? std::vector<std::string>() : dataset_folders(name);
-  const auto found = std::find_if(
-      folders.begin(), folders.end(),
-      [&](const std::string& folder) { return missing_file(folder, *set).empty(); });
-  return found == folders.end() ? "" : *found;
+  const auto* set = find_named(name);
+  if (set == nullptr || set->files.empty()) {
+    return "";
+  }
+  for (const auto& folder : dataset_folders(name)) {
+    if (missing_file(folder, *set).empty()) {
+      return folder;
+    }
+  }
+  return "";
 }
 
 bool dataset_is_missing(const std::string& name) {
-  return find_set(name) != nullptr && find_dataset(name).empty();
+  const auto* set = find_named(name);
+  return set != nullptr && !set->files.empty() && find_dataset(name).empty();
 }
 
 }  // namespace tandem

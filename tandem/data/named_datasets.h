@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,14 +8,30 @@
 
 namespace tandem {
 
-/// A named data set, with its help text and the function that loads it.
-struct DatasetEntry {
+/// A data set that has a name.
+struct NamedDataset {
   const char* name;
+  // Name in messages.
+  const char* title;
   const char* help;
-  std::function<DatasetSplits(const Deadline&)> load;
+  // Names of the files that the user has to provide; empty: tandem makes the samples.
+  std::vector<std::string> files;
+  // Suffix that is allowed at the end of each file's name, such as ".gz"; "" for none.
+  const char* ending;
+  // Loads the files in a folder.
+  DatasetSplits (*load)(const std::string& folder);
+  // Names of the classes; empty: the names from `load`.
+  std::vector<std::string> class_names;
 };
 /// Returns all named data sets.
-const std::vector<DatasetEntry>& dataset_table();
+const std::vector<NamedDataset>& named_datasets();
+
+/// Returns the data set with a name, or null if there is none.
+const NamedDataset* find_named(const std::string& name);
+
+/// Loads a named data set. Throws DataError if files are missing or damaged, or if
+/// another process still draws the digits at `deadline`.
+DatasetSplits load_named(const NamedDataset& set, const Deadline& deadline);
 
 /// Returns the folders in which `--data NAME` searches for a data set's files, in
 /// order. They are $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in

@@ -88,11 +88,6 @@ bool is_exact(
   return std::memcmp(values.data(), table.data(), sizeof(values)) == 0;
 }
 
-Normaliser::RowFunction best_function() {
-  const auto functions = Normaliser::row_functions();
-  return functions.empty() ? nullptr : functions.front();
-}
-
 }  // namespace
 
 std::vector<Normaliser::RowFunction> Normaliser::row_functions() {
@@ -108,8 +103,10 @@ std::vector<Normaliser::RowFunction> Normaliser::row_functions() {
   return found;
 }
 
-Normaliser::Normaliser(double mean, double std)
-    : Normaliser(mean, std, best_function()) {}
+Normaliser::RowFunction Normaliser::fastest_function() {
+  const auto functions = row_functions();
+  return functions.empty() ? nullptr : functions.front();
+}
 
 Normaliser::Normaliser(double mean, double std, RowFunction function) {
   const auto mean_value = static_cast<float>(mean);

@@ -10,9 +10,6 @@ namespace tandem {
 /// rounded to float32, as in torchvision. The bits do not depend on the CPU.
 class Normaliser {
  public:
-  /// Selects the fastest function of row_functions() for rows.
-  Normaliser(double mean, double std);
-
   /// Returns the normalized value of a pixel p.
   float operator()(uint8_t p) const {
     return table_[p];
@@ -39,8 +36,11 @@ class Normaliser {
   /// Returns the functions that this CPU can run, fastest first.
   static std::vector<RowFunction> row_functions();
 
+  /// Returns the first of row_functions(); null if there is none.
+  static RowFunction fastest_function();
+
   /// Uses `function` for rows, or only the table if `function` is null.
-  Normaliser(double mean, double std, RowFunction function);
+  Normaliser(double mean, double std, RowFunction function = fastest_function());
 
   /// Returns whether row() computes values with a RowFunction. The constructor accepts
   /// a function only if its results equal the table's values bit by bit.

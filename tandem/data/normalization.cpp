@@ -49,36 +49,22 @@ void add(Sums& sums, ElementType type, const uint8_t* from, int64_t count) {
   }
 }
 
-// Consecutive samples, in blocks of about 1 / kNumBlocks of `most_bytes`.
-class Blocks {
- public:
-  Blocks(const Dataset& data, int64_t most_bytes) : size_(data.size) {
-    const int64_t sample_bytes = data.inputs.sample_bytes();
-    block_ = std::max<int64_t>(1, most_bytes / kNumBlocks / sample_bytes);
-    num_all_ = (size_ + block_ - 1) / block_;
-    const bool is_large = data.inputs.bytes_of(size_) > most_bytes;
-    const int64_t most = is_large ? most_bytes / (block_ * sample_bytes) : num_all_;
-    count_ = std::clamp<int64_t>(most, 1, num_all_);
+// Returns the blocks of samples to measure, which are at equal distances. Each block
+// has about 1 / kNumBlocks of `most_bytes`.
+std::vector<Chunk> blocks_to_measure(const Dataset& data, int64_t most_bytes) {
+  const int64_t sample_bytes = data.inputs.sample_bytes();
+  const int64_t each = std::max<int64_t>(1, most_bytes / kNumBlocks / sample_bytes);
+  const int64_t num_all = (data.size + each - 1) / each;
+  const bool is_large = data.inputs.bytes_of(data.size) > most_bytes;
+  const int64_t most = is_large ? most_bytes / (each * sample_bytes) : num_all;
+  const int64_t count = std::clamp<int64_t>(most, 1, num_all);
+  std::vector<Chunk> blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = num_all * i / count * each;
+    blocks.push_back({first, std::min(each, data.size - first)});
   }
-
-  // Returns the number of blocks to measure.
-  int64_t count() const {
-    return count_;
-  }
-  // Returns block number `i` of the blocks to measure, which are at equal distances.
-  Chunk at(int64_t i) const {
-    const int64_t first = num_all_ * i / count_ * block_;
-    return {first, std::min(block_, size_ - first)};
-  }
-
- private:
-  int64_t size_;
-  // Number of samples in a block.
-  int64_t block_ = 0;
-  // Number of blocks in the data set.
-  int64_t num_all_ = 0;
-  int64_t count_ = 0;
-};
+  return blocks;
+}
 
 // Asks for the pages of a block of a mapped file: for all together, unless most pages
 // between the first and the last belong to other samples.
@@ -116,14 +102,13 @@ std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
       from += each * static_cast<int64_t>(size_of(inputs.type));
     }
   };
-  const Blocks blocks(data, most_bytes);
-  for (int64_t i = 0; i < blocks.count(); ++i) {
-    if (inputs.is_mapped && i + 1 < blocks.count()) {
-      read_block_ahead(data, blocks.at(i + 1));
+  const auto blocks = blocks_to_measure(data, most_bytes);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (inputs.is_mapped && i + 1 < blocks.size()) {
+      read_block_ahead(data, blocks[i + 1]);
     }
-    const Chunk block = blocks.at(i);
-    for (int64_t k = 0; k < block.count; ++k) {
-      add_sample(block.first + k);
+    for (int64_t k = 0; k < blocks[i].count; ++k) {
+      add_sample(blocks[i].first + k);
     }
   }
   return all;

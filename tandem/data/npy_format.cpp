@@ -1,10 +1,15 @@
 #include "tandem/data/npy_format.h"
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -64,11 +69,7 @@ constexpr NpyKind kNpyKinds[] = {
 
 // Returns a shape as Python prints it, such as "(3,)".
 std::string numpy_shape(const std::vector<int64_t>& shape) {
-  std::vector<std::string> dims;
-  for (const int64_t dim : shape) {
-    dims.push_back(std::to_string(dim));
-  }
-  return "(" + join(dims) + (dims.size() == 1 ? ",)" : ")");
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
 // Returns the kind of elements of a dtype.str, such as "<f4".
@@ -85,8 +86,9 @@ const NpyKind& kind_of(std::string_view descr, const std::string& label) {
     }
     if (order == '>') {
       fail_npy(
-          label, found + ", which is big-endian, expected '<" + std::string(code) +
-                     "'; save x.astype('<" + std::string(code) + "')");
+          label, fmt::format(
+                     "{}, which is big-endian, expected '<{}'; save x.astype('<{}')",
+                     found, code, code));
     }
   }
   fail_npy(
@@ -198,7 +200,7 @@ class NpyDictionary {
     while (!accept(')')) {
       dims.push_back(number());
       if (dims.size() > kMostDims) {
-        fail("at most " + std::to_string(kMostDims) + " dimensions");
+        fail(fmt::format("at most {} dimensions", kMostDims));
       }
       // (3) is a number in Python, not a tuple.
       if (dims.size() == 1) {
@@ -214,29 +216,26 @@ class NpyDictionary {
   int64_t number() {
     skip_spaces();
     if (accept('-')) {
-      fail_npy(
-          label_,
-          std::string("has a negative dimension in its header, expected 1 or more") +
-              kSaveNpyAgain);
+      fail_damaged_npy(
+          label_, "has a negative dimension in its header, expected 1 or more");
     }
     int64_t value = 0;
-    const size_t begin = at_;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      if (__builtin_mul_overflow(value, 10, &value) ||
-          __builtin_add_overflow(value, text_[at_] - '0', &value)) {
-        fail("a dimension below 2^63");
-      }
+    const char* const begin = text_.data();
+    const auto [end, error] = std::from_chars(begin + at_, begin + text_.size(), value);
+    if (error != std::errc()) {
+      fail(
+          error == std::errc::result_out_of_range ? "a dimension below 2^63"
+                                                  : "a number");
     }
-    if (at_ == begin) {
-      fail("a number");
-    }
+    at_ = static_cast<size_t>(end - begin);
     return value;
   }
 
   [[noreturn]] void fail(const std::string& expected) const {
-    fail_npy(
-        label_, "has a damaged header: expected " + expected + " at byte " +
-                    std::to_string(at_) + " of its dictionary" + kSaveNpyAgain);
+    fail_damaged_npy(
+        label_, fmt::format(
+                    "has a damaged header: expected {} at byte {} of its dictionary",
+                    expected, at_));
   }
 
   const std::string_view text_;
@@ -248,7 +247,7 @@ class NpyDictionary {
 std::string read_text(const ReadBytes& read, size_t size, const std::string& label) {
   std::string text(size, '\0');
   if (read(reinterpret_cast<uint8_t*>(text.data()), size) < size) {
-    fail_npy(label, std::string("ends inside its header") + kSaveNpyAgain);
+    fail_damaged_npy(label, "ends inside its header");
   }
   return text;
 }
@@ -257,26 +256,24 @@ std::string read_text(const ReadBytes& read, size_t size, const std::string& lab
 size_t read_prefix(const ReadBytes& read, const std::string& label) {
   const std::string magic = read_text(read, kNpyMagic.size(), label);
   if (magic != kNpyMagic) {
-    fail_npy(
-        label, std::string("is not a .npy file: it does not start with \\x93NUMPY") +
-                   kSaveNpyAgain);
+    fail_damaged_npy(label, "is not a .npy file: it does not start with \\x93NUMPY");
   }
   const std::string version = read_text(read, 2, label);
   const int major = static_cast<uint8_t>(version[0]);
   const int minor = static_cast<uint8_t>(version[1]);
   if (major < 1 || major > 3 || minor != 0) {
-    fail_npy(
-        label, "has format version " + std::to_string(major) + "." +
-                   std::to_string(minor) + ", expected 1.0, 2.0 or 3.0" +
-                   kSaveNpyAgain);
+    fail_damaged_npy(
+        label, fmt::format(
+                   "has format version {}.{}, expected 1.0, 2.0 or 3.0", major, minor));
   }
   const std::string bytes = read_text(read, major == 1 ? 2 : 4, label);
   uint32_t size = 0;
   std::memcpy(&size, bytes.data(), bytes.size());
   if (size > kMostHeaderBytes) {
-    fail_npy(
-        label, "has a header of " + std::to_string(size) + " bytes, expected at most " +
-                   std::to_string(kMostHeaderBytes) + kSaveNpyAgain);
+    fail_damaged_npy(
+        label,
+        fmt::format(
+            "has a header of {} bytes, expected at most {}", size, kMostHeaderBytes));
   }
   return size;
 }
@@ -291,10 +288,9 @@ size_t count_elements(const std::vector<int64_t>& shape, const std::string& labe
                      ", expected dimensions of 1 or more; save an array with elements");
     }
     if (__builtin_mul_overflow(bytes, dim, &bytes)) {
-      fail_npy(
+      fail_damaged_npy(
           label, "has shape " + numpy_shape(shape) +
-                     " in its header, expected less than 2^60 elements" +
-                     kSaveNpyAgain);
+                     " in its header, expected less than 2^60 elements");
     }
   }
   return static_cast<size_t>(bytes) / 8;
@@ -304,6 +300,10 @@ size_t count_elements(const std::vector<int64_t>& shape, const std::string& labe
 
 void fail_npy(const std::string& label, const std::string& problem) {
   throw DataError("[data] " + label + " " + problem);
+}
+
+void fail_damaged_npy(const std::string& label, const std::string& problem) {
+  fail_npy(label, problem + "; save it again with numpy.save or numpy.savez");
 }
 
 NpyHeader read_npy_header(
@@ -319,11 +319,10 @@ NpyHeader read_npy_header(
   header.num_elements = count_elements(header.shape, label);
   const uint64_t wanted = header.data_offset + header.num_elements * header.kind->bytes;
   if (file_bytes != wanted) {
-    fail_npy(
-        label, "has " + std::to_string(file_bytes) + " bytes, expected " +
-                   std::to_string(wanted) + " for shape " + numpy_shape(header.shape) +
-                   " of dtype '" + std::string(header.kind->code) + "' in its header" +
-                   kSaveNpyAgain);
+    fail_damaged_npy(
+        label, fmt::format(
+                   "has {} bytes, expected {} for shape {} of dtype '{}' in its header",
+                   file_bytes, wanted, numpy_shape(header.shape), header.kind->code));
   }
   return header;
 }
@@ -332,7 +331,7 @@ NpyArray read_npy_elements(
     const NpyHeader& header, const ReadBytes& read, const std::string& label) {
   const auto read_exactly = [&](uint8_t* to, size_t size) {
     if (read(to, size) < size) {
-      fail_npy(label, std::string("ends inside its data") + kSaveNpyAgain);
+      fail_damaged_npy(label, "ends inside its data");
     }
   };
   const NpyKind& kind = *header.kind;

@@ -38,11 +38,12 @@ struct NpyHeader {
 /// Reads the next bytes of a file. Returns fewer than `size` bytes only at the end.
 using ReadBytes = std::function<size_t(uint8_t* to, size_t size)>;
 
-/// Action at the end of errors about damaged files.
-constexpr const char* kSaveNpyAgain = "; save it again with numpy.save or numpy.savez";
-
 /// Throws DataError "[data] LABEL PROBLEM".
 [[noreturn]] void fail_npy(const std::string& label, const std::string& problem);
+
+/// Throws DataError "[data] LABEL PROBLEM", with advice to save the file again.
+[[noreturn]] void fail_damaged_npy(
+    const std::string& label, const std::string& problem);
 
 /// Reads the header of a .npy file of `file_bytes` bytes. The next bytes of `read` are
 /// then the elements. `label` is the name of the file in errors, with quotes. Uses a

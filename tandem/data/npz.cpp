@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <zip.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "tandem/base/mapped_file.h"
+#include "tandem/base/text.h"
 #include "tandem/data/data_memory.h"
 #include "tandem/data/npy.h"
 #include "tandem/data/npy_format.h"
@@ -20,7 +22,7 @@ namespace {
 constexpr size_t kMostDirectoryBytes = size_t{4} << 20;
 // Larger arrays are verified before memory is allocated for them.
 constexpr uint64_t kMostRatio = 4;
-constexpr std::string_view kNpySuffix = ".npy";
+const std::string kNpySuffix = ".npy";
 
 std::string in_quotes(const std::string& text) {
   return "'" + text + "'";
@@ -127,12 +129,12 @@ class ZipArchive {
     zip_error_fini(&error);
     if (archive_ == nullptr) {
       zip_source_free(source);
-      fail_npy(
+      fail_damaged_npy(
           label,
           source_.is_budget_spent()
-              ? "has a zip directory of more than " +
-                    std::to_string(kMostDirectoryBytes) + " bytes" + kSaveNpyAgain
-              : "is not a .npz file or is damaged (" + reason + ")" + kSaveNpyAgain);
+              ? fmt::format(
+                    "has a zip directory of more than {} bytes", kMostDirectoryBytes)
+              : "is not a .npz file or is damaged (" + reason + ")");
     }
     source_.remove_budget();
   }
@@ -171,8 +173,8 @@ class ZipArchive {
       while (got < size) {
         const zip_int64_t more = zip_fread(file.get(), to + got, size - got);
         if (more < 0) {
-          const std::string reason = zip_file_strerror(file.get());
-          fail_npy(label, "is damaged (" + reason + ")" + kSaveNpyAgain);
+          fail_damaged_npy(
+              label, fmt::format("is damaged ({})", zip_file_strerror(file.get())));
         }
         if (more == 0) {
           break;
@@ -185,9 +187,7 @@ class ZipArchive {
 
  private:
   [[noreturn]] void fail() const {
-    fail_npy(
-        label_,
-        std::string("is damaged (") + zip_strerror(archive_) + ")" + kSaveNpyAgain);
+    fail_damaged_npy(label_, fmt::format("is damaged ({})", zip_strerror(archive_)));
   }
 
   ZipSource source_;
@@ -209,12 +209,10 @@ std::string array_name(const zip_stat_t& status, const std::string& label) {
   constexpr zip_uint64_t kWanted =
       ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
   if ((status.valid & kWanted) != kWanted) {
-    fail_npy(label, std::string("is damaged (incomplete directory)") + kSaveNpyAgain);
+    fail_damaged_npy(label, "is damaged (incomplete directory)");
   }
   const std::string name = status.name;
-  if (name.size() < kNpySuffix.size() ||
-      name.compare(name.size() - kNpySuffix.size(), kNpySuffix.size(), kNpySuffix) !=
-          0) {
+  if (!ends_with(name, kNpySuffix)) {
     fail_npy(
         label, "contains " + in_quotes(name) + ", expected only .npy files; remove it" +
                    " from the archive");
@@ -225,10 +223,11 @@ std::string array_name(const zip_stat_t& status, const std::string& label) {
         "is encrypted, expected numpy.savez's output; decrypt " + in_quotes(name));
   }
   if (status.comp_method != ZIP_CM_STORE && status.comp_method != ZIP_CM_DEFLATE) {
-    fail_npy(
-        label, "has " + in_quotes(name) + " with compression method " +
-                   std::to_string(status.comp_method) +
-                   ", expected 0 (stored) or 8 (deflated)" + kSaveNpyAgain);
+    fail_damaged_npy(
+        label, fmt::format(
+                   "has '{}' with compression method {}, expected 0 (stored) or 8 "
+                   "(deflated)",
+                   name, status.comp_method));
   }
   return name.substr(0, name.size() - kNpySuffix.size());
 }
@@ -241,11 +240,11 @@ std::map<std::string, NpzMember> list_members(
     const std::string name = array_name(status, label);
     const std::string in_errors = label + ": array " + in_quotes(name);
     if (!members.emplace(name, NpzMember{i, status.size, in_errors, {}}).second) {
-      fail_npy(label, "has two arrays " + in_quotes(name) + kSaveNpyAgain);
+      fail_damaged_npy(label, "has two arrays " + in_quotes(name));
     }
   }
   if (members.empty()) {
-    fail_npy(label, std::string("has no arrays, expected 1 or more") + kSaveNpyAgain);
+    fail_damaged_npy(label, "has no arrays, expected 1 or more");
   }
   return members;
 }
@@ -258,9 +257,8 @@ void verify(const NpzMember& member, const ReadBytes& read) {
     total += got;
   }
   if (total != member.bytes) {
-    fail_npy(
-        member.label, "has " + std::to_string(total) + " bytes, expected " +
-                          std::to_string(member.bytes) + kSaveNpyAgain);
+    fail_damaged_npy(
+        member.label, fmt::format("has {} bytes, expected {}", total, member.bytes));
   }
 }
 
@@ -299,7 +297,7 @@ std::map<std::string, NpyArray> parse_npz(const Bytes& file, const std::string& 
     arrays[array] = read_npy_elements(member.header, read, member.label);
     uint8_t extra = 0;
     if (read(&extra, 1) != 0) {
-      fail_npy(member.label, std::string("continues after its data") + kSaveNpyAgain);
+      fail_damaged_npy(member.label, "continues after its data");
     }
   }
   return arrays;

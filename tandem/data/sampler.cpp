@@ -2,10 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 #include "tandem/base/error.h"
 
@@ -19,30 +19,29 @@ void check(const SamplerOptions& options) {
   }
   if (options.num_shards < 1 || options.shard < 0 ||
       options.shard >= options.num_shards) {
-    throw ConfigError(
-        "[data] shard is " + std::to_string(options.shard) +
-        ", expected less than num_shards, which is " +
-        std::to_string(options.num_shards) + "; correct one of them");
+    throw ConfigError(fmt::format(
+        "[data] shard is {}, expected less than num_shards, which is {}; correct one "
+        "of them",
+        options.shard, options.num_shards));
   }
   if (options.blocks < 1 || options.size % options.blocks != 0 ||
       options.first_position % options.blocks != 0) {
-    throw ConfigError(
-        "[data] " + std::to_string(options.size) + " samples from position " +
-        std::to_string(options.first_position) + " do not divide into " +
-        std::to_string(options.blocks) +
-        " blocks; resume with the previous number of ranks");
+    throw ConfigError(fmt::format(
+        "[data] {} samples from position {} do not divide into {} blocks; resume with "
+        "the previous number of ranks",
+        options.size, options.first_position, options.blocks));
   }
   if (options.first_position < 0) {
-    throw ConfigError(
-        "[data] first_position is " + std::to_string(options.first_position) +
-        ", expected 0 or more; correct it");
+    throw ConfigError(fmt::format(
+        "[data] first_position is {}, expected 0 or more; correct it",
+        options.first_position));
   }
   if (options.batch < 0 ||
       (options.batch > 0 && (options.tail != Tail::keep || options.blocks > 1))) {
-    throw ConfigError(
-        "[data] batches of " + std::to_string(options.batch) +
-        " samples cannot be divided among shards that pad, drop or hold blocks; keep "
-        "every sample (Tail::keep) in one block");
+    throw ConfigError(fmt::format(
+        "[data] batches of {} samples cannot be divided among shards that pad, drop or "
+        "hold blocks; keep every sample (Tail::keep) in one block",
+        options.batch));
   }
 }
 

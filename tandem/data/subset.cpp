@@ -13,6 +13,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/random.h"
+#include "tandem/config/fields.h"
 
 namespace tandem {
 
@@ -120,12 +121,11 @@ Dataset hold_out(
   const auto count =
       static_cast<int64_t>(std::lround(fraction * static_cast<double>(whole.size)));
   if (count < 1 || count >= whole.size) {
-    std::string flag = "--" + setting;
-    std::replace(flag.begin(), flag.end(), '_', '-');
     throw ConfigError(fmt::format(
         "[data] {} is {}, which is {} of the {} samples of '{}', expected some but not "
         "all samples; change {}, or use more data",
-        setting, fraction, count, whole.size, whole.name, flag));
+        setting, fraction, count, whole.size, whole.name,
+        find_field(setting, setting).flag()));
   }
   if (whole.is_sequence) {
     return end_of(whole, count);

@@ -22,73 +22,53 @@ constexpr const char* kTableEnding = ".csv";
 // float32 represents all whole numbers below this one.
 constexpr float kMostClasses = 16'777'216;
 
-std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
-  std::vector<std::string> names;
-  for (const auto& column : columns) {
-    names.push_back(column.name);
-  }
-  return names;
-}
-
-// Returns the names of the target columns.
-std::vector<std::string> target_names(
+// Returns the columns that contain targets.
+std::vector<size_t> target_columns(
     const DataRequest& request, const std::vector<CsvColumn>& columns) {
-  const auto targets = split(request.options.target, ',');
-  const auto names = names_of(columns);
   constexpr size_t kMostListed = 8;
-  const bool is_long = names.size() > kMostListed;
-  const auto listed = std::vector<std::string>(
-      names.begin(), names.begin() + std::min(names.size(), kMostListed));
-  const std::string known = join(listed) + (is_long ? ", ..." : "");
-  if (targets.empty()) {
-    throw ConfigError(
-        "[data] target is not set, expected a column of '" + request.options.source +
-        "': " + known + "; add --target COLUMN");
+  const std::string& path = request.options.source;
+  const auto names = names_of(columns);
+  auto listed = names;
+  if (listed.size() > kMostListed) {
+    listed.resize(kMostListed);
+    listed.emplace_back("...");
   }
+  const auto targets = split(request.options.target, ',');
+  if (targets.empty()) {
+    throw ConfigError(fmt::format(
+        "[data] target is not set, expected a column of '{}': {}; add --target COLUMN",
+        path, join(listed)));
+  }
+  std::vector<size_t> places;
   for (const auto& target : targets) {
-    if (std::find(names.begin(), names.end(), target) == names.end()) {
-      throw ConfigError(
-          "[data] target is '" + target + "', expected a column of '" +
-          request.options.source + "': " + known + did_you_mean(target, names) +
-          "; change --target");
+    const auto found = std::find(names.begin(), names.end(), target);
+    if (found == names.end()) {
+      throw ConfigError(fmt::format(
+          "[data] target is '{}', expected a column of '{}': {}{}; change --target",
+          target, path, join(listed), did_you_mean(target, names)));
     }
+    places.push_back(static_cast<size_t>(found - names.begin()));
   }
   if (targets.size() == names.size()) {
-    throw ConfigError(
-        "[data] all columns of '" + request.options.source +
-        "' are targets, expected at least one input; change --target");
+    throw ConfigError(fmt::format(
+        "[data] all columns of '{}' are targets, expected at least one input; change "
+        "--target",
+        path));
   }
-  return targets;
+  return places;
 }
 
-// Columns of a table as places in a row: inputs and targets.
-struct Roles {
-  std::vector<size_t> inputs;
-  std::vector<size_t> targets;
-};
-
-Roles roles_of(const CsvTable& table, const std::vector<std::string>& targets) {
-  Roles roles;
-  for (const auto& target : targets) {
-    for (size_t i = 0; i < table.columns.size(); ++i) {
-      if (table.columns[i].name == target) {
-        roles.targets.push_back(i);
-      }
-    }
-  }
-  for (size_t i = 0; i < table.columns.size(); ++i) {
-    const auto& found = roles.targets;
-    if (std::find(found.begin(), found.end(), i) == found.end()) {
-      roles.inputs.push_back(i);
-    }
-  }
-  return roles;
-}
-
-// Returns the inputs of a sample as float32, with a number for each category.
+// Returns the inputs of a sample as float32, with a number for each category. They are
+// all columns except `targets`.
 Samples inputs_of(
-    const CsvTable& table, const std::vector<size_t>& columns,
+    const CsvTable& table, const std::vector<size_t>& targets,
     const DataOptions& options) {
+  std::vector<size_t> columns;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (std::find(targets.begin(), targets.end(), i) == targets.end()) {
+      columns.push_back(i);
+    }
+  }
   size_t width = 0;
   for (const size_t column : columns) {
     width += std::max<size_t>(1, table.columns[column].categories.size());
@@ -116,7 +96,8 @@ Samples inputs_of(
   return inputs;
 }
 
-std::vector<float> column_of(
+// Returns the values of some columns, row by row.
+std::vector<float> values_of(
     const CsvTable& table, const std::vector<size_t>& columns) {
   std::vector<float> values;
   for (int64_t row = 0; row < table.num_rows; ++row) {
@@ -167,11 +148,6 @@ bool has_classes(
                                 look_like_classes(values, column.name, request)));
 }
 
-void set_classes(Dataset& data, const std::vector<float>& values) {
-  std::vector<int64_t> classes(values.begin(), values.end());
-  data.targets = {ElementType::int64, {}, std::move(classes)};
-}
-
 void check_are_numbers(
     const CsvTable& table, const std::vector<size_t>& columns,
     const DataRequest& request) {
@@ -191,11 +167,11 @@ void check_are_numbers(
 // Sets the targets. `classes`: whether they are classes, as in the training part; it is
 // decided here if it has no value.
 void set_targets(
-    Dataset& data, const CsvTable& table, const Roles& roles,
+    Dataset& data, const CsvTable& table, const std::vector<size_t>& targets,
     const DataRequest& request, std::optional<bool> classes) {
-  const auto values = column_of(table, roles.targets);
-  const bool is_single = roles.targets.size() == 1;
-  const CsvColumn& first = table.columns[roles.targets[0]];
+  const auto values = values_of(table, targets);
+  const bool is_single = targets.size() == 1;
+  const CsvColumn& first = table.columns[targets[0]];
   if (!classes) {
     classes = is_single && has_classes(first, values, request);
   }
@@ -207,14 +183,14 @@ void set_targets(
           "--loss to mse",
           first.name, request.options.source));
     }
-    set_classes(data, values);
+    data.targets = {
+        ElementType::int64, {}, std::vector<int64_t>(values.begin(), values.end())};
     data.class_names = first.categories;
     return;
   }
-  check_are_numbers(table, roles.targets, request);
-  data.targets = {
-      ElementType::float32, {static_cast<int64_t>(roles.targets.size())}, values};
-  for (const size_t column : roles.targets) {
+  check_are_numbers(table, targets, request);
+  data.targets = {ElementType::float32, {static_cast<int64_t>(targets.size())}, values};
+  for (const size_t column : targets) {
     data.class_names.push_back(table.columns[column].name);
   }
 }
@@ -222,13 +198,13 @@ void set_targets(
 Dataset dataset_of(
     const CsvTable& table, const DataRequest& request,
     std::optional<bool> classes = {}) {
-  const auto roles = roles_of(table, target_names(request, table.columns));
+  const auto targets = target_columns(request, table.columns);
   Dataset data;
   data.name = request.options.source;
   data.is_loadable = true;
   data.size = table.num_rows;
-  data.inputs = inputs_of(table, roles.inputs, request.options);
-  set_targets(data, table, roles, request, classes);
+  data.inputs = inputs_of(table, targets, request.options);
+  set_targets(data, table, targets, request, classes);
   data.columns = to_text(table.columns);
   return data;
 }
@@ -271,7 +247,7 @@ Dataset load_table_inputs(const DataRequest& request) {
   Dataset data;
   data.name = path;
   data.size = table.num_rows;
-  data.inputs = inputs_of(table, roles_of(table, {}).inputs, request.options);
+  data.inputs = inputs_of(table, {}, request.options);
   return data;
 }
 

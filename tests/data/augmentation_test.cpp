@@ -162,7 +162,7 @@ TEST(DrawAugmentation, HasOnlyTheChangesOfTheOptions) {
 }
 
 TEST(Augmentation, ImagesEqualAtensOperations) {
-  for (const char* text : {"flip", "crop:2", "flip,crop:5"}) {
+  for (const char* text : {"", "flip", "crop:2", "flip,crop:5"}) {
     for (const int64_t channels : {1, 3}) {
       for (const int64_t pad : {0, 2}) {
         for (const bool per_channel : {false, true}) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tests/core/expect.h"
 
 namespace tandem::child_work_test {
 
@@ -22,22 +23,20 @@ std::string path_of(int64_t i) {
   return "file-" + std::to_string(i);
 }
 
-// Runs the work for kCount files. Returns the error, "" if there is none.
-std::string error_of(
+// Runs the work for kCount files.
+void run(
     const std::function<void(int64_t)>& work,
     Deadline::Milliseconds timeout = std::chrono::minutes(1)) {
-  try {
-    run_in_children({kCount, work, &path_of}, Deadline(timeout));
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
+  run_in_children({kCount, work, &path_of}, Deadline(timeout));
+}
+
+std::string refusal(const std::function<void(int64_t)>& work) {
+  return error_of<DataError>([&] { run(work); });
 }
 
 TEST(ChildWork, ProcessesEachFileOnce) {
   const SharedMemory memory(kCount);
-  EXPECT_EQ(
-      error_of([&](int64_t i) { memory.data()[i] += static_cast<uint8_t>(i); }), "");
+  run([&](int64_t i) { memory.data()[i] += static_cast<uint8_t>(i); });
   for (int64_t i = 0; i < kCount; ++i) {
     EXPECT_EQ(memory.data()[i], i);
   }
@@ -45,7 +44,7 @@ TEST(ChildWork, ProcessesEachFileOnce) {
 
 TEST(ChildWork, NamesTheFileThatCrashesAChild) {
   EXPECT_THAT(
-      error_of([](int64_t i) {
+      refusal([](int64_t i) {
         if (i == 23) {
           // The default action, also if a sanitizer handles the signal.
           signal(SIGSEGV, SIG_DFL);
@@ -55,14 +54,14 @@ TEST(ChildWork, NamesTheFileThatCrashesAChild) {
       AllOf(
           HasSubstr("'file-23' was killed by SIGSEGV"), HasSubstr("check or remove")));
   EXPECT_THAT(
-      error_of([](int64_t i) {
+      refusal([](int64_t i) {
         if (i == 0) {
           kill(getpid(), SIGKILL);
         }
       }),
       HasSubstr("'file-0' was killed by SIGKILL"));
   EXPECT_THAT(
-      error_of([](int64_t i) {
+      refusal([](int64_t i) {
         if (i == kCount - 1) {
           _exit(3);
         }
@@ -80,19 +79,18 @@ TEST(ChildWork, ReportsTheFirstFileWithAnError) {
       throw DataError("[data] error of " + path_of(i));
     }
   };
-  EXPECT_EQ(error_of(work), "[data] error of file-20");
+  EXPECT_EQ(refusal(work), "[data] error of file-20");
 }
 
 TEST(ChildWork, EndsAChildThatDoesNotFinishAFile) {
-  EXPECT_THAT(
-      error_of(
-          [](int64_t i) {
-            while (i == 5) {
-              pause();
-            }
-          },
-          std::chrono::milliseconds(200)),
-      HasSubstr("decoding 'file-5' has not ended within 0.2 s"));
+  const auto work = [](int64_t i) {
+    while (i == 5) {
+      pause();
+    }
+  };
+  expect_error<DataError>(
+      [&] { run(work, std::chrono::milliseconds(200)); },
+      {"decoding 'file-5' has not ended within 0.2 s"});
 }
 
 }  // namespace tandem::child_work_test

@@ -35,14 +35,6 @@ std::string refusal(
   return error_of<DataError>([&] { parse_csv(text, "t.csv", columns, may_lack); });
 }
 
-std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
-  std::vector<std::string> names;
-  for (const auto& column : columns) {
-    names.push_back(column.name);
-  }
-  return names;
-}
-
 std::vector<uint32_t> bits_of(const std::vector<float>& values) {
   std::vector<uint32_t> bits(values.size());
   std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
@@ -314,15 +306,6 @@ TEST(Csv, DamagedTextOfColumnsIsReported) {
         HasSubstr("of 'run' "))
         << text;
   }
-}
-
-TEST(Csv, MissingFilesAndDirectoriesAreReported) {
-  const Scratch scratch;
-  expect_error<DataError>(
-      [&] { read_csv(scratch / "nowhere.csv"); }, {"nowhere.csv'", "No such file"});
-  make_directories(scratch / "folder");
-  expect_error<DataError>(
-      [&] { read_csv(scratch / "folder"); }, {"folder'", "directory"});
 }
 
 TEST(Csv, AFileLargerThanMemoryIsRejected) {

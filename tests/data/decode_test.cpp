@@ -2,15 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tests/core/memory_limit.h"
 #include "tests/data/image_files.h"
 #include "tests/parity/python.h"
 #include "tests/scratch.h"
@@ -180,19 +178,9 @@ TEST(DecodeImage, AllocatesLittleForASizeInAHeader) {
   const Scratch scratch;
   const auto png = png_with_size(scratch / "a.png", 9'000, 9'000);
   const auto jpeg = jpeg_with_size(scratch / "a.jpg", 9'000, 9'000);
-  std::ifstream statm("/proc/self/statm");
-  rlim_t pages = 0;
-  statm >> pages;
-  rlimit old{};
-  getrlimit(RLIMIT_AS, &old);
-  const auto page_bytes = static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
-  const rlimit limit{pages * page_bytes + (rlim_t{64} << 20), old.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  const auto png_error = error_of("a.png", png);
-  const auto jpeg_error = error_of("a.jpg", jpeg);
-  setrlimit(RLIMIT_AS, &old);
-  EXPECT_THAT(png_error, HasSubstr("cannot be decoded"));
-  EXPECT_THAT(jpeg_error, HasSubstr("cannot be decoded"));
+  const MemoryLimit limit(size_t{64} << 20);
+  EXPECT_THAT(error_of("a.png", png), HasSubstr("cannot be decoded"));
+  EXPECT_THAT(error_of("a.jpg", jpeg), HasSubstr("cannot be decoded"));
 }
 
 TEST(PlanResize, CoversTheTargetAndCropsTheCenter) {

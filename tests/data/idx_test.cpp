@@ -2,26 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/data/load_dataset.h"
 #include "tests/core/expect.h"
+#include "tests/core/memory_limit.h"
 #include "tests/core/most_memory.h"
 #include "tests/scratch.h"
 
 namespace tandem::idx_test {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -108,15 +106,6 @@ TEST(Idx, DamagedFilesAreReportedWithTheError) {
           {"'" + (scratch / name) + "'", said});
     }
   }
-}
-
-TEST(Idx, MissingFilesAndDirectoriesAreReported) {
-  const Scratch scratch;
-  expect_error<DataError>(
-      [&] { read_idx(scratch / "nowhere", 3); }, {"nowhere'", "No such file"});
-  make_directories(scratch / "folder");
-  expect_error<DataError>(
-      [&] { read_idx(scratch / "folder", 3); }, {"folder'", "directory"});
 }
 
 TEST(Idx, TruncatedGzipIsDamaged) {
@@ -211,50 +200,93 @@ TEST(Idx, AHeaderWithLargeSizesAllocatesNoMemory) {
   EXPECT_LT(most_memory_kb() - before, 32 * 1024);
 }
 
-// Returns the message of a process with limited memory for an image file of `size`
-// bytes.
-std::string refusal_with_room_for(size_t room, size_t size) {
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
-  const std::string header = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 4, 0};
-  std::string file = header;
-  for (const int shift : {24, 16, 8, 0}) {
-    file += static_cast<char>(size / 1024 >> shift);
-  }
-  file.resize(file.size() + size);
-  const pid_t child = fork();
-  if (child == 0) {
-    std::ifstream status("/proc/self/statm");
-    rlim_t pages = 0;
-    status >> pages;
-    const rlim_t limit = pages * static_cast<rlim_t>(getpagesize()) + room;
-    const rlimit limits{limit, limit};
-    setrlimit(RLIMIT_AS, &limits);
-    std::string said = "nothing";
-    try {
-      parse_idx(file, "images", 3);
-    } catch (const ConfigError& error) {
-      said = error.what();
-    } catch (const std::exception&) {
-      said = "another error";
-    }
-    [[maybe_unused]] const auto told = write(ends[1], said.data(), said.size());
-    _exit(0);
-  }
-  char buffer[1000];
-  const auto got = read(ends[0], buffer, sizeof(buffer));
-  waitpid(child, nullptr, 0);
-  close(ends[0]);
-  close(ends[1]);
-  return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
-}
-
 TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRejected) {
   constexpr size_t kSize = size_t{64} << 20;
+  std::string file = bytes({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 4, 0, 0, 1, 0, 0});
+  file.resize(file.size() + kSize);
+  const auto refusal = [&](size_t room) {
+    const MemoryLimit limit(room);
+    return error_of<ConfigError>([&] { parse_idx(file, "images", 3); });
+  };
   expect_parts(
-      refusal_with_room_for(kSize * 3 / 2, kSize),
+      refusal(kSize * 3 / 2),
       {"'images' has 67108864 bytes, more than half of the free memory", "--data"});
-  EXPECT_EQ(refusal_with_room_for(kSize * 4, kSize), "nothing");
+  EXPECT_EQ(refusal(kSize * 4), "(no error)");
+}
+
+// --- folders ---
+
+const char* const kTrainImages = "/train-images-idx3-ubyte";
+const char* const kTrainLabels = "/train-labels-idx1-ubyte";
+const char* const kTestImages = "/t10k-images-idx3-ubyte";
+const char* const kTestLabels = "/t10k-labels-idx1-ubyte";
+
+IdxArray images(int64_t count, int64_t height, int64_t width, uint8_t value) {
+  const auto size = static_cast<size_t>(count * height * width);
+  return {{count, height, width}, std::vector<uint8_t>(size, value)};
+}
+
+IdxArray labels(const std::vector<uint8_t>& values) {
+  return {{static_cast<int64_t>(values.size())}, values};
+}
+
+// 4 training and 3 test images of 2 x 5; some files compressed.
+void write_folder(const std::string& folder) {
+  make_directories(folder);
+  write_idx(folder + kTrainImages, images(4, 2, 5, 7));
+  write_idx(folder + kTrainLabels + ".gz", labels({0, 3, 1, 5}));
+  write_idx(folder + kTestImages + ".gz", images(3, 2, 5, 9));
+  write_idx(folder + kTestLabels, labels({3, 0, 1}));
+}
+
+TEST(IdxFolder, HasATrainingAndATestPart) {
+  const Scratch scratch;
+  write_folder(scratch / "data");
+  const DatasetSplits splits = load_dataset(scratch / "data");
+  EXPECT_EQ(splits.train.size, 4);
+  EXPECT_THAT(splits.train.inputs.shape, ElementsAre(1, 2, 5));
+  EXPECT_EQ(splits.train.inputs.sample_bytes(), 10);
+  EXPECT_EQ(splits.train.inputs.bytes, std::vector<uint8_t>(40, 7));
+  EXPECT_THAT(splits.train.targets.bytes, ElementsAre(0, 3, 1, 5));
+  EXPECT_EQ(splits.test.size, 3);
+  EXPECT_EQ(splits.test.inputs.bytes, std::vector<uint8_t>(30, 9));
+  // The test part's largest label is 3, and both must agree.
+  EXPECT_EQ(splits.train.num_classes, 6);
+  EXPECT_EQ(splits.test.num_classes, 6);
+  EXPECT_THAT(splits.train.class_names, ElementsAre("0", "1", "2", "3", "4", "5"));
+}
+
+TEST(IdxFolder, PartsThatDoNotMatchAreReported) {
+  const Scratch scratch;
+  const std::string folder = scratch / "data";
+  write_folder(folder);
+  write_idx(folder + kTestLabels, labels({5, 0, 1, 1}));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); },
+      {folder + kTestImages + ".gz' has 3 images",
+       folder + kTestLabels + "' has 4 labels"});
+
+  write_folder(folder);
+  write_idx(folder + kTrainImages, images(4, 5, 2, 7));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); }, {folder, "5x2", "2x5"});
+
+  write_folder(folder);
+  remove_all(folder + kTrainLabels + ".gz");
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); },
+      {"'" + folder + "'", "train-labels-idx1-ubyte"});
+
+  // Images in place of labels.
+  write_idx(folder + kTrainLabels, images(4, 2, 5, 7));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); }, {kTrainLabels, "swapped"});
+
+  write_folder(folder);
+  write_idx(folder + kTestLabels, labels({3, 0, 200}));
+  expect_error<DataError>(
+      [&] { return load_idx_folder(folder); },
+      {"a test label is 200, expected at most 5"});
 }
 
 }  // namespace tandem::idx_test

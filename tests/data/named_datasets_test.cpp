@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
+#include "tandem/data/idx.h"
 #include "tandem/data/load_dataset.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
@@ -90,6 +91,15 @@ TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {
   EXPECT_EQ(fashion.train.class_names.size(), 10u);
   write_idx_files("data/kmnist");
   EXPECT_EQ(load_dataset("kmnist").train.class_names.at(1), "ki");
+}
+
+TEST_F(NamedDatasets, HaveAtMostTenClasses) {
+  write_idx_files("data/mnist");
+  write_idx(
+      scratch_ / "data/mnist/train-labels-idx1-ubyte",
+      {{10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 200}});
+  expect_error<DataError>(
+      [] { return load_dataset("mnist"); }, {"label of 200", "expected 0 to 9"});
 }
 
 TEST_F(NamedDatasets, AMissingDataSetIsReportedWithAdvice) {

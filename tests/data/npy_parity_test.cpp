@@ -12,6 +12,7 @@
 #include "tandem/data/npy.h"
 #include "tests/core/expect.h"
 #include "tests/core/most_memory.h"
+#include "tests/data/some_samples.h"
 #include "tests/parity/python.h"
 #include "tests/scratch.h"
 
@@ -181,21 +182,13 @@ void expect_array(
 TEST(NpyParity, NumPysFilesAndOurs) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;
-  const std::vector<uint8_t> bytes = {1, 2, 3, 4, 5, 6};
-  const std::vector<float> floats(bytes.begin(), bytes.end());
-  const std::vector<int64_t> integers = {1, 2, 3, 4, 5, 6};
-  const int64_t row[] = {7, 8};
-  const auto bytes_of = [](const auto* data) {
-    return reinterpret_cast<const uint8_t*>(data);
+  const auto write = [&](const char* name, const Samples& samples) {
+    write_npy(scratch / name, samples);
   };
-  write_npy(scratch / "ours-uint8.npy", ElementType::uint8, {2, 3}, bytes.data());
-  write_npy(
-      scratch / "ours-float32.npy", ElementType::float32, {2, 3},
-      bytes_of(floats.data()));
-  write_npy(
-      scratch / "ours-int64.npy", ElementType::int64, {2, 3},
-      bytes_of(integers.data()));
-  write_npy(scratch / "ours-row.npy", ElementType::int64, {2}, bytes_of(row));
+  write("ours-uint8.npy", samples_of<uint8_t>({3}, {1, 2, 3, 4, 5, 6}));
+  write("ours-float32.npy", samples_of<float>({3}, {1, 2, 3, 4, 5, 6}));
+  write("ours-int64.npy", samples_of<int64_t>({3}, {1, 2, 3, 4, 5, 6}));
+  write("ours-row.npy", samples_of<int64_t>({}, {7, 8}));
 
   const auto python = checked(run_python({"-c", kGood, scratch.path()}));
   const auto files = parse(python.output);

@@ -17,9 +17,9 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
-#include "tandem/data/npy.h"
 #include "tandem/data/npy_format.h"
 #include "tests/core/expect.h"
+#include "tests/data/some_samples.h"
 #include "tests/scratch.h"
 
 namespace tandem::prepared_data_test {
@@ -71,9 +71,9 @@ IdxArray counting(int64_t count, uint8_t first) {
 }
 
 // 500 images are more than a page, 3 less.
-void write_folder(const std::string& folder, uint8_t first = 7) {
+void write_folder(const std::string& folder) {
   make_directories(folder);
-  write_idx(folder + kTrainImages, counting(500, first));
+  write_idx(folder + kTrainImages, counting(500, 7));
   IdxArray labels{{500}, std::vector<uint8_t>(500, 1)};
   labels.values[499] = 2;
   write_idx(folder + "/train-labels-idx1-ubyte", labels);
@@ -168,21 +168,6 @@ TEST(PreparedData, HasOnlyTheSamplesOfItsLimit) {
   EXPECT_EQ(prepared.train.num_classes, 3);
 }
 
-TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
-  const Scratch one;
-  const Scratch other;
-  write_folder(one.path(), 7);
-  write_folder(other.path(), 8);
-  {
-    const DataReader reader{DataRequest(one.path())};
-    const Environment environment(reader);
-    EXPECT_EQ(load_prepared_dataset(other.path()).train.inputs.bytes[0], 8);
-  }
-  const DataReader reader{DataRequest(one.path(), 2)};
-  const Environment environment(reader);
-  EXPECT_EQ(load_prepared_dataset(one.path()).train.size, 500);
-}
-
 TEST(PreparedData, HasAllPartsAndMeasurements) {
   const Scratch scratch;
   write_folder(scratch.path());
@@ -221,7 +206,7 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
   const Scratch scratch;
   write_folder(scratch.path());
   const DataRequest request(scratch.path());
-  std::vector<DataRequest> others(9, request);
+  std::vector<DataRequest> others(11, request);
   others[0].seed = 1;
   others[1].whole_targets = WholeTargets::values;
   others[2].ignore_index = 3;
@@ -231,6 +216,8 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
   others[6].options.shape = "15";
   others[7].options.target = "y";
   others[8].for_training = false;
+  others[9].options.limit = 2;
+  others[10].options.source = scratch / "other";
   for (const auto& other : others) {
     load_prepared(other, request);
     EXPECT_FALSE(maps_prepared_memory());
@@ -242,14 +229,8 @@ TEST(PreparedData, OfOtherSettingsIsNotUsed) {
 // Processes share the pages of the file itself.
 TEST(PreparedData, MappedFilesAreMappedByTheWorker) {
   const Scratch scratch;
-  const std::vector<float> inputs(5'000, 0.5F);
-  const std::vector<int64_t> targets(1'000, 1);
-  write_npy(
-      scratch / "x.npy", ElementType::float32, {1'000, 5},
-      reinterpret_cast<const uint8_t*>(inputs.data()));
-  write_npy(
-      scratch / "y.npy", ElementType::int64, {1'000},
-      reinterpret_cast<const uint8_t*>(targets.data()));
+  write_npy(scratch / "x.npy", samples_of({5}, std::vector<float>(5'000, 0.5F)));
+  write_npy(scratch / "y.npy", samples_of({}, std::vector<int64_t>(1'000, 1)));
   DataRequest request(scratch.path());
   request.options.validation = 0.1;
   const auto splits = load_prepared(request, request);
@@ -270,15 +251,9 @@ TEST(PreparedData, HasTheSamplesOfALimitOfAMappedTestPart) {
   doubles.replace(doubles.find("<f4"), 3, "<f8");
   std::ofstream(scratch / "train_x.npy", std::ios::binary)
       << doubles << std::string(8 * sizeof(double), '\0');
-  const std::vector<float> inputs = {0, 1, 2, 3, 4, 5, 6, 7};
-  write_npy(
-      scratch / "test_x.npy", ElementType::float32, {8, 1},
-      reinterpret_cast<const uint8_t*>(inputs.data()));
-  const std::vector<int64_t> targets = {0, 1, 0, 1, 0, 1, 0, 1};
+  write_npy(scratch / "test_x.npy", samples_of<float>({1}, {0, 1, 2, 3, 4, 5, 6, 7}));
   for (const char* name : {"train_y.npy", "test_y.npy"}) {
-    write_npy(
-        scratch / name, ElementType::int64, {8},
-        reinterpret_cast<const uint8_t*>(targets.data()));
+    write_npy(scratch / name, samples_of<int64_t>({}, {0, 1, 0, 1, 0, 1, 0, 1}));
   }
   const DataRequest request(scratch.path(), 4);
   const auto splits = load_prepared(request, request);

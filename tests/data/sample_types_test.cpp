@@ -195,23 +195,24 @@ struct Counts {
   std::set<int64_t> global;
 };
 
-// Reads an epoch on all shards. Expects that the global count of each step is the
-// number of positions of all shards that are not ignored.
+// Reads two epochs from a position on all shards. Expects that the global count of each
+// step is the number of positions of all shards that are not ignored.
 void expect_global_counts(
-    const Dataset& data, SamplerOptions sampler, LoaderOptions loading, int64_t epoch) {
+    const Dataset& data, SamplerOptions sampler, const LoaderOptions& loading,
+    int64_t from) {
+  constexpr int64_t kEpoch = 3;
   std::map<int64_t, Counts> steps;
   int64_t ignored = 0;
   for (sampler.shard = 0; sampler.shard < sampler.num_shards; ++sampler.shard) {
     Loader loader(data, sampler, loading);
-    for (const int64_t each : {epoch - 1, epoch}) {
-      loader.seek(each, 0, 0);
-      ignored = 0;
+    for (const int64_t epoch : {kEpoch - 1, kEpoch}) {
+      loader.seek(epoch, from, 0);
       for (int64_t step = 0; step < loader.num_steps(); ++step) {
         Batch batch;
         for (int64_t i = 0; i < loading.micro_batches && loader.next(batch); ++i) {
           const auto found = batch.targets.eq(loading.ignore_index).sum();
           EXPECT_EQ(batch.ignored, found.item<int64_t>());
-          if (each == epoch) {
+          if (epoch == kEpoch) {
             steps[step].counted += batch.targets.numel() - batch.ignored;
             steps[step].global.insert(batch.global_count);
           }
@@ -219,8 +220,8 @@ void expect_global_counts(
         }
       }
     }
-    EXPECT_GT(ignored, 0);
   }
+  EXPECT_GT(ignored, 0);
   EXPECT_GT(steps.size(), 1u);
   for (const auto& [step, counts] : steps) {
     EXPECT_THAT(counts.global, ElementsAre(counts.counted)) << "step " << step;
@@ -240,11 +241,13 @@ void expect_global_counts(const Dataset& data, const LoaderOptions& options) {
         loading.batch_size = 2;
         loading.micro_batches = micro_batches;
         loading.num_buffers = micro_batches;
-        expect_global_counts(data, sampler, loading, 3);
-        if (tail == Tail::keep) {
-          sampler.batch = 4;
-          loading.batch_size = 4 / micro_batches;
-          expect_global_counts(data, sampler, loading, 3);
+        for (const int64_t from : {0, 7}) {
+          expect_global_counts(data, sampler, loading, from);
+          if (tail == Tail::keep) {
+            auto divided = sampler;
+            divided.batch = 2 * micro_batches;
+            expect_global_counts(data, divided, loading, from);
+          }
         }
       }
     }
@@ -253,10 +256,12 @@ void expect_global_counts(const Dataset& data, const LoaderOptions& options) {
 
 TEST(LoaderTargets, IgnoredPositionsDoNotCount) {
   const auto label = [](int64_t i) { return i % 5 == 0 || i % 7 == 0 ? -100 : i % 4; };
-  const auto data = dataset_of(
-      23, make_samples<float>({2}, 23, [](int64_t i) { return i; }),
-      make_samples<int64_t>({3}, 23, label));
-  expect_global_counts(data, normalized({0}, {1}));
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{}, {3}}) {
+    const auto data = dataset_of(
+        23, make_samples<float>({2}, 23, [](int64_t i) { return i; }),
+        make_samples<int64_t>(shape, 23, label));
+    expect_global_counts(data, normalized({0}, {1}));
+  }
 }
 
 // A text of different bytes: samples of 4 bytes, with the next bytes as targets.

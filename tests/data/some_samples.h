@@ -4,11 +4,13 @@
 #include <ATen/ops/from_blob.h>
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/npy.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
@@ -35,6 +37,14 @@ Samples make_samples(
     numbers.push_back(static_cast<Number>(number_of(i)));
   }
   return samples_of(shape, std::move(numbers));
+}
+
+/// Writes samples as a .npy file.
+inline void write_npy(const std::string& path, const Samples& samples) {
+  std::vector<int64_t> shape = samples.shape;
+  const auto bytes = static_cast<int64_t>(samples.bytes.size());
+  shape.insert(shape.begin(), bytes / samples.sample_bytes());
+  write_npy(path, samples.type, shape, samples.bytes.data());
 }
 
 /// Returns a data set of `size` samples.

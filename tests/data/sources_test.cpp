@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
@@ -18,7 +19,6 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/normalization.h"
-#include "tandem/data/npy.h"
 #include "tandem/data/write_digits.h"
 #include "tests/core/expect.h"
 #include "tests/data/image_files.h"
@@ -44,12 +44,8 @@ class Sources : public testing::Test {
   }
 
   // Writes samples as a .npy file to the folder.
-  void write(
-      const std::string& name, const Samples& samples, int64_t count = -1) const {
-    std::vector<int64_t> shape = samples.shape;
-    const auto size = static_cast<int64_t>(samples.bytes.size());
-    shape.insert(shape.begin(), count < 0 ? size / samples.sample_bytes() : count);
-    write_npy(folder_ + "/" + name + ".npy", samples.type, shape, samples.bytes.data());
+  void write(const std::string& name, const Samples& samples) const {
+    write_npy(folder_ + "/" + name + ".npy", samples);
   }
 
   DataRequest request() const {
@@ -106,6 +102,7 @@ TEST_F(DigitFormats, AsNumPyArraysEqualIdxFiles) {
     EXPECT_EQ((npy.*part).targets.bytes, (idx.*part).targets.bytes);
     EXPECT_EQ((npy.*part).num_classes, 10);
   }
+  EXPECT_FALSE(tensor_of(idx.train.inputs, 20).equal(tensor_of(idx.test.inputs, 20)));
 }
 
 TEST_F(DigitFormats, AsATableHaveTheNumbersOfIdxFiles) {
@@ -164,6 +161,16 @@ TEST_F(Sources, AFileWithoutAFormatIsReportedWithAllFormats) {
         {"[data] '" + path + "' " + found + ", expected", "CIFAR-10", "IDX", "x.npy",
          ".csv", ".txt", "a folder per class"});
   }
+}
+
+TEST_F(Sources, PathsAndNamesThatDoNotExistAreReported) {
+  std::filesystem::create_symlink("gone", scratch_ / "link");
+  for (const std::string& path : {scratch_ / "missing", scratch_ / "link"}) {
+    expect_error<ConfigError>(
+        [&] { return load_dataset(path); }, {path, "digits, mnist"});
+  }
+  expect_error<ConfigError>(
+      [] { return load_dataset("mnits"); }, {"did you mean 'mnist'", "digits"});
 }
 
 TEST_F(Sources, IdxFilesOfFourDimensionsAreColorImages) {
@@ -366,8 +373,7 @@ TEST_F(Sources, ClassesAreCountedBeforeTheTestPartIsHeldOut) {
 
 void expect_disjoint(const DatasetSplits& splits, size_t size) {
   std::set<float> all;
-  for (const auto part :
-       {&DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation}) {
+  for (const auto part : kDatasetParts) {
     for (const float value : values_of(splits.*part)) {
       EXPECT_TRUE(all.insert(value).second) << value;
     }
@@ -430,8 +436,7 @@ TEST_F(Sources, NormalizationIsMeasuredOnTheTrainingPart) {
   measured.options.validation = 0.1;
   const auto splits = load_dataset(measured);
   const auto expected = measure_normalization(splits.train);
-  for (const auto part :
-       {&DatasetSplits::train, &DatasetSplits::test, &DatasetSplits::validation}) {
+  for (const auto part : kDatasetParts) {
     EXPECT_EQ((splits.*part).mean, expected.mean);
     EXPECT_EQ((splits.*part).std, expected.std);
   }
@@ -639,6 +644,11 @@ TEST_F(Sources, ALimitOfIdxFilesKeepsTheFirstSamples) {
   first.resize(7);
   EXPECT_EQ(labels_of(limited.train), first);
   EXPECT_EQ(limited.train.inputs.bytes.data()[0], all.train.inputs.bytes.data()[0]);
+  EXPECT_EQ(limited.test.size, 7);
+  EXPECT_EQ(limited.train.num_classes, 10);
+  const auto whole = load_dataset(scratch_ / "digits", 100);
+  EXPECT_EQ(whole.train.size, 30);
+  EXPECT_EQ(whole.test.size, 20);
 }
 
 TEST_F(Sources, TablesTextsAndArraysHaveValidationParts) {
@@ -687,12 +697,16 @@ TEST_F(Sources, ImagesOfBothPartsHaveOneSize) {
   EXPECT_THAT(load_dataset(resized).test.inputs.shape, ElementsAre(3, 5, 4));
   resized.options.image_size = "4";
   EXPECT_THAT(load_dataset(resized).train.inputs.shape, ElementsAre(3, 4, 4));
-  for (const char* size : {"0", "x4", "4x5x6", "-4", "16385", "big"}) {
+  for (const char* size : {"0", "x4", "4x5x6", "-4", "0x5", "16384", "16385", "big"}) {
     resized.options.image_size = size;
     expect_error<ConfigError>(
         [&] { return load_dataset(resized); },
         {std::string("image_size is '") + size + "', expected a size"});
   }
+  DataRequest channels(folder_);
+  channels.channels = 2;
+  expect_error<ConfigError>(
+      [&] { return load_dataset(channels); }, {"channels is 2, expected 0, 1 or 3"});
 }
 
 }  // namespace tandem::sources_test

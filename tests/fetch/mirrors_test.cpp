@@ -33,7 +33,7 @@ std::string refusal_of(const std::string& text) {
 TEST(Mirrors, OfTheProgramHaveEveryDataSetWithFiles) {
   unsetenv("TANDEM_MIRRORS");
   const Mirrors mirrors = read_mirrors();
-  for (const auto& entry : dataset_table()) {
+  for (const auto& entry : named_datasets()) {
     if (entry.name == std::string("digits")) {
       continue;
     }
@@ -43,7 +43,7 @@ TEST(Mirrors, OfTheProgramHaveEveryDataSetWithFiles) {
       EXPECT_THAT(url, AllOf(StartsWith("http"), testing::EndsWith("/")));
     }
   }
-  EXPECT_EQ(mirrors.size(), dataset_table().size() - 1);
+  EXPECT_EQ(mirrors.size(), named_datasets().size() - 1);
   // A file's size is its records', so that a wrong digit of these is seen.
   for (const auto& file : find_set(mirrors, "cifar-10").files) {
     EXPECT_EQ(file.size, 10'000 * 3073) << file.name;

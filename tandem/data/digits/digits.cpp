@@ -4,7 +4,8 @@
 #include <array>
 #include <cmath>
 #include <future>
-#include <string_view>
+#include <locale>
+#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ struct Style {
   int digit;
   // Points "x y" in a box of 100 x 100; the y axis points down. A smooth curve passes
   // through the points. A repeated point is a corner, and a slash lifts the pen.
-  std::string_view path;
+  const char* path;
 };
 
 // Shapes of the ten digits, which draw_digits() distorts.
@@ -82,22 +83,16 @@ const Style kStyles[] = {
     {9, "74 12, 40 5, 24 36, 52 48, 76 14, 76 14, 62 60, 48 98"},
 };
 
-Glyph parse_path(std::string_view path) {
+Glyph parse_path(const char* path) {
+  std::istringstream text(path);
+  text.imbue(std::locale::classic());
   Glyph glyph(1);
-  std::vector<double> numbers;
-  for (size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == '/') {
+  Point point{};
+  char separator = 0;
+  while (text >> point.x >> point.y) {
+    glyph.back().push_back(point);
+    if (text >> separator && separator == '/') {
       glyph.emplace_back();
-    } else if (path[i] >= '0' && path[i] <= '9') {
-      double value = path[i] - '0';
-      while (i + 1 < path.size() && path[i + 1] >= '0' && path[i + 1] <= '9') {
-        value = value * 10 + (path[++i] - '0');
-      }
-      numbers.push_back(value);
-    }
-    if (numbers.size() == 2) {
-      glyph.back().push_back({numbers[0], numbers[1]});
-      numbers.clear();
     }
   }
   return glyph;

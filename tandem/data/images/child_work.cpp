@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <list>
+#include <map>
 #include <new>
 #include <thread>
 
@@ -41,12 +42,6 @@ struct Shared {
   // First file that no child has taken. Children take files in order, so all files
   // before a file with an error are processed too.
   std::atomic<int64_t> next;
-};
-
-// A file that could not be processed.
-struct Failure {
-  int64_t file = kNone;
-  std::string message;
 };
 
 // A child process and the time at which it began its current file.
@@ -119,8 +114,8 @@ class Children {
             signal));
       }
     }
-    if (first_.file != kNone) {
-      throw DataError(first_.message);
+    if (!errors_.empty()) {
+      throw DataError(errors_.begin()->second);
     }
   }
 
@@ -134,20 +129,15 @@ class Children {
   void note_end(const Child& child, const ExitStatus& status) {
     if (!status.ok()) {
       shared_->next = work_.count;
-      note(
-          {file_of(child), fmt::format(
-                               "[data] the process that decoded '{}' {}; check or "
-                               "remove the file, or free some memory",
-                               work_.path(file_of(child)), status.describe())});
+      const int64_t file = file_of(child);
+      errors_.emplace(
+          file, fmt::format(
+                    "[data] the process that decoded '{}' {}; check or remove the "
+                    "file, or free some memory",
+                    work_.path(file), status.describe()));
     } else if (child.slot->failed) {
       child.slot->error[kMostText] = '\0';
-      note({file_of(child), child.slot->error});
-    }
-  }
-
-  void note(Failure failure) {
-    if (first_.file == kNone || failure.file < first_.file) {
-      first_ = std::move(failure);
+      errors_.emplace(file_of(child), child.slot->error);
     }
   }
 
@@ -171,31 +161,37 @@ class Children {
   const int64_t num_;
   SharedMemory memory_;
   Shared* const shared_;
-  Failure first_;
+  // Errors by the number of their file.
+  std::map<int64_t, std::string> errors_;
   // Child processes. The destructor of an element kills its process.
   std::list<Child> children_;
 };
 
+// Returns null, and sets errno, if the memory cannot be mapped.
+std::shared_ptr<uint8_t> map_shared(int fd, size_t bytes, int flags) {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+  if (memory == MAP_FAILED) {
+    return nullptr;
+  }
+  return {
+      static_cast<uint8_t*>(memory), [bytes](uint8_t* first) { munmap(first, bytes); }};
+}
+
 }  // namespace
 
-SharedMemory::SharedMemory(size_t bytes) : bytes_(bytes) {
-  void* at =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) {
+SharedMemory::SharedMemory(size_t bytes)
+    : data_(map_shared(-1, bytes, MAP_ANONYMOUS)), bytes_(bytes) {
+  if (data_ == nullptr) {
     throw std::bad_alloc();
   }
-  data_ = {
-      static_cast<uint8_t*>(at), [bytes](uint8_t* first) { munmap(first, bytes); }};
 }
 
 SharedMemory::SharedMemory(int fd, size_t bytes, const std::string& path)
-    : bytes_(bytes) {
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) {
+    : data_(map_shared(fd, bytes, 0)), bytes_(bytes) {
+  if (data_ == nullptr) {
     fail_on_file("map", path);
   }
-  data_ = {
-      static_cast<uint8_t*>(at), [bytes](uint8_t* first) { munmap(first, bytes); }};
 }
 
 std::shared_ptr<const uint8_t> SharedMemory::freeze() {

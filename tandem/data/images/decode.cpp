@@ -46,10 +46,6 @@ ResizePlan plan_resize(const ImageSize& image, const ImageSize& target) {
 }
 
 RowResizer::RowResizer(
-    const ImageSize& image, const ResizePlan& plan, int64_t channels, uint8_t* planes)
-    : RowResizer(image, plan, channels, planes, row_functions().front()) {}
-
-RowResizer::RowResizer(
     const ImageSize& image, const ResizePlan& plan, int64_t channels, uint8_t* planes,
     const RowFunctions& functions)
     : size_(plan.size),

@@ -34,14 +34,10 @@ class RowResizer {
  public:
   /// `image` is the size of the decoded image, and `plan` the plan of its resize.
   /// `channels` is 1 or 3. The result is written to `planes`: channels x height x width
-  /// bytes.
-  RowResizer(
-      const ImageSize& image, const ResizePlan& plan, int64_t channels,
-      uint8_t* planes);
-  /// Uses `functions` of row_functions() instead of the fastest functions.
+  /// bytes. `functions` is a result of row_functions().
   RowResizer(
       const ImageSize& image, const ResizePlan& plan, int64_t channels, uint8_t* planes,
-      const RowFunctions& functions);
+      const RowFunctions& functions = row_functions().front());
 
   /// Adds the next row: width x channels bytes, followed by
   /// ImageReader::kRowPadding bytes that may be read.

@@ -57,7 +57,7 @@ std::string image_cache_header(
   return header;
 }
 
-std::optional<CachedImages> parse_image_cache(
+std::optional<DecodedImages> parse_image_cache(
     const Bytes& file, const std::string& key, int64_t num_images) {
   const size_t begin = header_bytes(key.size());
   if (file.size() < begin) {
@@ -80,12 +80,12 @@ std::optional<CachedImages> parse_image_cache(
           file.size() - begin)) {
     return std::nullopt;
   }
-  return CachedImages{
+  return DecodedImages{
       {{sizes.height, sizes.width}, sizes.channels},
       part_of(file, begin, file.size() - begin)};
 }
 
-std::optional<CachedImages> open_image_cache(
+std::optional<DecodedImages> open_image_cache(
     const std::string& path, const std::string& key, int64_t num_images) {
   try {
     return parse_image_cache(map_file(path), key, num_images);

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Decoded images of an image folder.
-struct CachedImages {
+/// Decoded images of one size.
+struct DecodedImages {
   ImageShape shape;
   // Images: samples x channels x height x width bytes.
   Bytes pixels;
@@ -29,13 +29,13 @@ std::string image_cache_header(
 /// Returns the images in the content of a cache file. Returns nullopt if the file is
 /// incomplete or damaged, has another version, or has another key or number of images.
 /// The SHA-256 does not cover the images.
-std::optional<CachedImages> parse_image_cache(
+std::optional<DecodedImages> parse_image_cache(
     const Bytes& file, const std::string& key, int64_t num_images);
 
 /// Maps a cache file and returns its images, which share memory with all processes that
 /// map the file. Returns nullopt if there is no such file, and in the cases in which
 /// parse_image_cache() does.
-std::optional<CachedImages> open_image_cache(
+std::optional<DecodedImages> open_image_cache(
     const std::string& path, const std::string& key, int64_t num_images);
 
 }  // namespace tandem

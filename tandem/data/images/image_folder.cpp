@@ -22,8 +22,6 @@
 #include "tandem/base/sha256.h"
 #include "tandem/data/images/child_work.h"
 #include "tandem/data/images/decode.h"
-#include "tandem/data/images/image_cache.h"
-#include "tandem/data/images/image_listing.h"
 
 namespace tandem {
 
@@ -51,34 +49,21 @@ class FolderReader {
  public:
   // `listing` has paths relative to `folder`.
   FolderReader(
-      std::string folder, ImageListing listing, const ImageSize& image_size,
-      int channels, const Deadline& deadline)
+      std::string folder, ImageListing listing, const ImageShape& wanted,
+      const Deadline& deadline)
       : folder_(std::move(folder)),
-        image_size_(image_size),
-        channels_(channels),
+        wanted_(wanted),
         deadline_(deadline),
         listing_(std::move(listing)),
         num_images_(static_cast<int64_t>(listing_.files.size())) {}
 
   ImageFolder read() {
-    const CachedImages images = read_images();
-    ImageFolder result;
-    result.class_names = listing_.class_names;
-    result.size = num_images_;
-    result.channels = images.shape.channels;
-    result.height = images.shape.size.height;
-    result.width = images.shape.size.width;
-    result.pixels = images.pixels;
-    result.is_mapped = images.is_mapped;
-    for (const auto& file : listing_.files) {
-      result.labels.push_back(file.label);
-      result.files.push_back(file.path);
-    }
-    return result;
+    auto images = read_images();
+    return {std::move(listing_), std::move(images)};
   }
 
  private:
-  CachedImages read_images() {
+  DecodedImages read_images() {
     if (listing_.class_names.empty()) {
       return decode_to_memory();
     }
@@ -111,7 +96,8 @@ class FolderReader {
     const std::string folder =
         std::filesystem::absolute(folder_).lexically_normal().string();
     const std::string settings = fmt::format(
-        "{} {} {} {}", image_size_.height, image_size_.width, channels_, folder);
+        "{} {} {} {}", wanted_.size.height, wanted_.size.width, wanted_.channels,
+        folder);
     key_ = settings + '\0';
     for (const auto& file : listing_.files) {
       key_ += fmt::format("{} {} {}", file.bytes, file.changed, file.path) + '\0';
@@ -120,7 +106,7 @@ class FolderReader {
              sha256_hex(settings.data(), settings.size()).substr(0, kNameDigits);
   }
 
-  CachedImages decode_to_cache() {
+  DecodedImages decode_to_cache() {
     const ImageShape shape = find_shape();
     const std::string header = image_cache_header(key_, shape, num_images_);
     const size_t bytes = header.size() + pixel_bytes(shape);
@@ -156,11 +142,11 @@ class FolderReader {
     return {shape, {{data, data.get() + header.size()}, bytes - header.size()}};
   }
 
-  CachedImages decode_to_memory() {
+  DecodedImages decode_to_memory() {
     return decode_to_memory(find_shape());
   }
 
-  CachedImages decode_to_memory(const ImageShape& shape) {
+  DecodedImages decode_to_memory(const ImageShape& shape) {
     const size_t bytes = pixel_bytes(shape);
     const auto most = static_cast<size_t>(free_memory() / 2);
     if (bytes > most) {
@@ -180,9 +166,9 @@ class FolderReader {
 
   // Reads headers, if the images determine the size or the number of channels.
   ImageShape find_shape() const {
-    ImageShape shape{image_size_, channels_};
-    const bool needs_size = image_size_ == ImageSize{};
-    if (!needs_size && channels_ != 0) {
+    ImageShape shape = wanted_;
+    const bool needs_size = wanted_.size == ImageSize{};
+    if (!needs_size && wanted_.channels != 0) {
       return shape;
     }
     const SharedMemory memory(sizeof(Survey));
@@ -193,14 +179,14 @@ class FolderReader {
     if (needs_size) {
       shape.size = {survey->height, survey->width};
     }
-    if (channels_ == 0) {
+    if (wanted_.channels == 0) {
       shape.channels = survey->has_color ? 3 : 1;
     }
     return shape;
   }
 
   void survey_file(int64_t i, Survey& survey) const {
-    if (i > 0 && (channels_ != 0 || survey.has_color)) {
+    if (i > 0 && (wanted_.channels != 0 || survey.has_color)) {
       return;
     }
     const Bytes file = map_file(path_of(i));
@@ -229,7 +215,7 @@ class FolderReader {
          [&](int64_t i) {
            const Bytes file = map_file(path_of(i));
            uint8_t* const to = pixels + i * shape.bytes();
-           if (image_size_ == ImageSize{}) {
+           if (wanted_.size == ImageSize{}) {
              check_size(text_of(file), i, shape.size);
            }
            decode_image(text_of(file), path_of(i), shape, to);
@@ -272,54 +258,33 @@ class FolderReader {
   }
 
   const std::string folder_;
-  const ImageSize image_size_;
-  const int channels_;
+  // Size and channels that the caller requests; 0: as in the files.
+  const ImageShape wanted_;
   const Deadline& deadline_;
-  const ImageListing listing_;
+  ImageListing listing_;
   const int64_t num_images_;
   // Path of the cache file, and the text that describes the images in it.
   std::string cache_;
   std::string key_;
 };
 
-void check_arguments(const ImageSize& size, int channels) {
-  const bool is_unset = size == ImageSize{};
-  if (!is_unset &&
-      (size.height < 1 || size.width < 1 || size.height > kMostPixels ||
-       size.width > kMostPixels || size.height * size.width > kMostPixels)) {
-    throw ConfigError(fmt::format(
-        "[data] image_size is {} x {}, expected 1 x 1 to {} million pixels; change "
-        "--image-size",
-        size.height, size.width, kMostPixels / 1'000'000));
-  }
-  if (channels != 0 && channels != 1 && channels != 3) {
-    throw ConfigError(
-        fmt::format("[data] channels is {}, expected 0, 1 or 3; change it", channels));
-  }
-}
-
 }  // namespace
 
 ImageFolder read_image_folder(
-    const std::string& folder, const ImageSize& image_size, int channels,
-    const Deadline& deadline) {
-  check_arguments(image_size, channels);
+    const std::string& folder, const ImageShape& wanted, const Deadline& deadline) {
   const std::string path = without_slashes(folder);
-  return FolderReader(path, list_images(path), image_size, channels, deadline).read();
+  return FolderReader(path, list_images(path), wanted, deadline).read();
 }
 
 ImageFolder read_loose_images(
-    const std::string& path, const ImageSize& image_size, int channels,
-    const Deadline& deadline) {
-  check_arguments(image_size, channels);
+    const std::string& path, const ImageShape& wanted, const Deadline& deadline) {
   std::error_code ignored;
   std::string folder = without_slashes(path);
   if (!std::filesystem::is_directory(path, ignored)) {
     folder = std::filesystem::path(path).parent_path();
     folder = folder.empty() ? "." : folder;
   }
-  return FolderReader(folder, list_loose_images(path), image_size, channels, deadline)
-      .read();
+  return FolderReader(folder, list_loose_images(path), wanted, deadline).read();
 }
 
 }  // namespace tandem

@@ -6,9 +6,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
-#include <tuple>
+#include <string_view>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -27,13 +28,14 @@ bool is_image_name(const std::string& file) {
   return ends_with(name, ".png") || ends_with(name, ".jpg") || ends_with(name, ".jpeg");
 }
 
-// Files of one class, with the folder that contains them.
-struct Entry {
-  std::string folder;
-  std::string name;
-  int64_t bytes;
-  int64_t changed;
-};
+// Orders files by their folder, then by their name.
+bool is_before(const ImageFile& a, const ImageFile& b) {
+  const auto key = [](std::string_view path) {
+    const size_t slash = path.rfind('/');
+    return std::pair(path.substr(0, slash), path.substr(slash + 1));
+  };
+  return key(a.path) < key(b.path);
+}
 
 class Lister {
  public:
@@ -42,32 +44,27 @@ class Lister {
   // Lists the images of the folder itself.
   ImageListing list_loose() {
     ImageListing listing;
-    Found found = read_folder("");
-    std::sort(
-        found.images.begin(), found.images.end(),
-        [](const Entry& a, const Entry& b) { return a.name < b.name; });
-    for (const auto& entry : found.images) {
-      listing.files.push_back({entry.name, 0, entry.bytes, entry.changed});
-    }
+    read_folder("", listing.files);
+    std::sort(listing.files.begin(), listing.files.end(), &is_before);
     warn_of_ignored("set --data to a folder that has only images");
     return listing;
   }
 
   ImageListing list() {
     ImageListing listing;
-    Found found = read_folder("");
-    num_ignored_ += found.images.size();
-    if (!found.images.empty()) {
-      ignored_ = found.images.front().name;
+    std::vector<ImageFile> outside;
+    const auto folders = read_folder("", outside);
+    num_ignored_ += outside.size();
+    if (!outside.empty()) {
+      ignored_ = outside.front().path;
     }
-    std::sort(found.folders.begin(), found.folders.end());
-    if (found.folders.empty()) {
+    if (folders.empty()) {
       throw DataError(
           "[data] '" + root_ +
           "' contains no folders, expected one folder per class; " +
           "put the images of each class into a folder of their own");
     }
-    for (const auto& name : found.folders) {
+    for (const auto& name : folders) {
       add_class(name, listing);
     }
     warn_of_ignored(
@@ -77,12 +74,6 @@ class Lister {
   }
 
  private:
-  // Content of one folder.
-  struct Found {
-    std::vector<std::string> folders;
-    std::vector<Entry> images;
-  };
-
   void warn_of_ignored(const std::string& action) const {
     if (num_ignored_ > 0) {
       log_warning(fmt::format(
@@ -96,69 +87,65 @@ class Lister {
     return relative.empty() ? root_ : root_ + "/" + relative;
   }
 
-  Found read_folder(const std::string& relative) {
+  // Adds the images of a folder to `images`. Returns the paths of the folders in it,
+  // sorted.
+  std::vector<std::string> read_folder(
+      const std::string& relative, std::vector<ImageFile>& images) {
+    // Finding a file by its whole path takes twice as long as in its open folder.
     const std::unique_ptr<DIR, int (*)(DIR*)> stream(
         opendir(path_of(relative).c_str()), &closedir);
     if (stream == nullptr) {
       fail_on_file("read the directory", path_of(relative));
     }
-    Found found;
+    std::vector<std::string> folders;
     errno = 0;
     while (const dirent* entry = readdir(stream.get())) {
-      if (entry->d_name[0] != '.') {
-        add_entry(dirfd(stream.get()), relative, entry->d_name, found);
+      const std::string name = entry->d_name;
+      const std::string path = relative.empty() ? name : relative + "/" + name;
+      struct stat status {};
+      if (name.front() == '.') {
+        continue;
+      }
+      if (fstatat(dirfd(stream.get()), name.c_str(), &status, 0) != 0) {
+        fail_on_file("read", path_of(path));
+      }
+      if (S_ISDIR(status.st_mode)) {
+        folders.push_back(path);
+      } else if (S_ISREG(status.st_mode) && is_image_name(name)) {
+        images.push_back(
+            {path, 0, status.st_size,
+             status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec});
+      } else if (num_ignored_++ == 0) {
+        ignored_ = path;
       }
       errno = 0;
     }
     if (errno != 0) {
       fail_on_file("read the directory", path_of(relative));
     }
-    return found;
-  }
-
-  void add_entry(
-      int directory, const std::string& relative, const std::string& name,
-      Found& found) {
-    const std::string path = relative.empty() ? name : relative + "/" + name;
-    struct stat status {};
-    if (fstatat(directory, name.c_str(), &status, 0) != 0) {
-      fail_on_file("read", path_of(path));
-    }
-    if (S_ISDIR(status.st_mode)) {
-      found.folders.push_back(name);
-    } else if (S_ISREG(status.st_mode) && is_image_name(name)) {
-      found.images.push_back(
-          {relative, name, status.st_size,
-           status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec});
-    } else if (num_ignored_++ == 0) {
-      ignored_ = path;
-    }
+    std::sort(folders.begin(), folders.end());
+    return folders;
   }
 
   void add_class(const std::string& name, ImageListing& listing) {
-    std::vector<Entry> entries;
-    add_images(name, entries);
-    if (entries.empty()) {
+    std::vector<ImageFile> images;
+    add_images(name, images);
+    if (images.empty()) {
       throw DataError(
           "[data] class folder '" + path_of(name) +
           "' contains no images, expected PNG or JPEG files; add images or remove it");
     }
-    // A folder's files come before the files of a folder whose path is greater.
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-      return std::tie(a.folder, a.name) < std::tie(b.folder, b.name);
-    });
+    std::sort(images.begin(), images.end(), &is_before);
     const auto label = static_cast<int64_t>(listing.class_names.size());
     listing.class_names.push_back(name);
-    for (auto& entry : entries) {
-      entry.folder += '/';
-      entry.folder += entry.name;
-      listing.files.push_back(
-          {std::move(entry.folder), label, entry.bytes, entry.changed});
+    for (auto& image : images) {
+      image.label = label;
+      listing.files.push_back(std::move(image));
     }
   }
 
   // Adds the images of a folder and of all folders in it.
-  void add_images(const std::string& relative, std::vector<Entry>& entries) {
+  void add_images(const std::string& relative, std::vector<ImageFile>& images) {
     struct stat status {};
     if (stat(path_of(relative).c_str(), &status) != 0) {
       fail_on_file("read the directory", path_of(relative));
@@ -170,10 +157,8 @@ class Lister {
           "' is a link to a folder that contains it; remove the link");
     }
     parents_.push_back(id);
-    Found found = read_folder(relative);
-    std::move(found.images.begin(), found.images.end(), std::back_inserter(entries));
-    for (const auto& folder : found.folders) {
-      add_images(relative + "/" + folder, entries);
+    for (const auto& folder : read_folder(relative, images)) {
+      add_images(folder, images);
     }
     parents_.pop_back();
   }
