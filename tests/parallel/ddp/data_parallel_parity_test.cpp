@@ -197,7 +197,7 @@ Seen run(const Case& which, int64_t replicas) {
 class DataParallelParity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (python_has_torch()) {
+    if (python_has("torch")) {
       const auto result =
           run_python({"-B", source_dir() + "/tests/parity/data_parallel_peer.py"});
       // Warnings of PyTorch may precede the JSON.

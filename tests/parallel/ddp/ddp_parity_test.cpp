@@ -249,7 +249,7 @@ Numbers batch_norm_example(Communicator& comm) {
 class DdpParity : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (python_has_torch()) {
+    if (python_has("torch")) {
       const auto result = run_python({source_dir() + "/tests/parity/ddp_peer.py"});
       // Warnings of PyTorch may precede the JSON.
       const size_t begin = result.output.find("{\"plain\"");
