@@ -41,10 +41,10 @@ class FileSizeLimit {
 };
 
 /// Waits until `condition` is true, and returns true. Returns false if the condition is
-/// still false after 10 seconds or more.
+/// still false after `seconds` or more.
 template <typename Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 2000; ++i) {
+bool eventually(Condition condition, int seconds = 10) {
+  for (int i = 0; i < 200 * seconds; ++i) {
     if (condition()) {
       return true;
     }

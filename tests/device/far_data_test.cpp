@@ -7,6 +7,7 @@
 
 #include "tandem/data/loader.h"
 #include "tests/device/far_device.h"
+#include "tests/named.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem::far_data_test {
@@ -16,9 +17,7 @@ struct Case {
   void (*change)(SamplerOptions& sampler, LoaderOptions& options);
 };
 
-void PrintTo(const Case& one, std::ostream* out) {
-  *out << one.name;
-}
+using tandem::operator<<;
 
 class FarData : public testing::TestWithParam<Case> {
  protected:
@@ -86,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
               sampler.batch = 16;
               options.micro_batches = 2;
             }}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 // A scattered data set holds only some of its images.
 TEST(FarDataOfAShare, CountsFromTheFirstHeldSample) {

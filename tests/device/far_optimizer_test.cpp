@@ -6,6 +6,7 @@
 
 #include "tandem/optim/optimizer.h"
 #include "tests/device/far_device.h"
+#include "tests/named.h"
 
 namespace tandem::far_optimizer_test {
 
@@ -18,9 +19,7 @@ struct Row {
   void (*change)(OptimizerOptions& options);
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
-  *out << row.name;
-}
+using tandem::operator<<;
 
 class FarOptimizers : public testing::TestWithParam<Row> {
  protected:
@@ -79,6 +78,6 @@ INSTANTIATE_TEST_SUITE_P(
             [](OptimizerOptions& options) { options.amsgrad = true; }},
         Row{"adamw", OptimizerKind::adamw, [](OptimizerOptions&) {}},
         Row{"adadelta", OptimizerKind::adadelta, [](OptimizerOptions&) {}}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 }  // namespace tandem::far_optimizer_test

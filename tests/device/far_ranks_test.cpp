@@ -8,6 +8,7 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/device/far_device.h"
+#include "tests/named.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
 
@@ -23,9 +24,7 @@ struct Way {
   void (*change)(RunOptions& options);
 };
 
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.name;
-}
+using tandem::operator<<;
 
 class FarRanks : public testing::TestWithParam<Way> {
  protected:
@@ -102,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
               options.strategy.stages = 2;
               options.strategy.replicas = 2;
             }}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 // With averages at the end of each epoch, each rank sums its own losses.
 TEST(FarRankRun, AveragesAfterEachEpoch) {

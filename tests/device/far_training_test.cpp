@@ -11,6 +11,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/device/far_device.h"
+#include "tests/named.h"
 #include "tests/graph/fixture_files.h"
 #include "tests/parallel/replica.h"
 #include "tests/scratch.h"
@@ -32,9 +33,7 @@ struct Way {
   void (*change)(RunOptions& options);
 };
 
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.name;
-}
+using tandem::operator<<;
 
 class FarTraining : public testing::TestWithParam<Way> {};
 
@@ -129,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"micro_batches", [](RunOptions& options) { options.micro_batches = 3; }},
         Way{"batch_norm",
             [](RunOptions& options) { options.layers = convnet_bn_layers(); }}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 // Two epochs, saved after each.
 RunConfig short_run(const std::string& out) {

@@ -12,6 +12,7 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tests/faults/faulty_run.h"
+#include "tests/named.h"
 
 namespace tandem::faulty_disk_test {
 
@@ -29,9 +30,7 @@ struct Where {
   bool no_exchange = false;
 };
 
-void PrintTo(const Where& where, std::ostream* out) {
-  *out << where.name;
-}
+using tandem::operator<<;
 
 class FaultyDisk : public testing::TestWithParam<Where> {
  protected:
@@ -209,6 +208,6 @@ INSTANTIATE_TEST_SUITE_P(
         Where{"Checkpoints", 50, true},
         Where{"CheckpointsThatCannotBeExchanged", 5, true, true},
         Where{"TheRunsOtherFiles", 6, false}),
-    [](const auto& tested) { return std::string(tested.param.name); });
+    testing::PrintToStringParamName());
 
 }  // namespace tandem::faulty_disk_test

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/files.h"
 #include "tests/parity/python.h"
 
 namespace tandem {
@@ -20,24 +19,13 @@ inline CommandResult run_onnx_python(const std::vector<std::string>& arguments) 
   return run_python(arguments, onnx_python());
 }
 
-/// Returns whether onnx_python() has the packages. Does not import them. With a broken
-/// installation it returns true, so that tests fail.
-inline bool python_has_onnx_runtime() {
-  return file_exists(onnx_python()) &&
-         run_onnx_python({"-c",
-                          "import importlib.util as u, sys; "
-                          "sys.exit(not all(map(u.find_spec, "
-                          "['numpy', 'onnx', 'onnxruntime'])))"})
-             .status.ok();
-}
-
 }  // namespace tandem
 
 /// Skips the test if the packages are not installed.
-#define TANDEM_NEEDS_ONNX_RUNTIME()                                             \
-  do {                                                                          \
-    if (!::tandem::python_has_onnx_runtime()) {                                 \
-      GTEST_SKIP() << "no onnxruntime of PyPI; scripts/setup --torchrun, then " \
-                      "scripts/test -R Onnx";                                   \
-    }                                                                           \
+#define TANDEM_NEEDS_ONNX_RUNTIME()                                                 \
+  do {                                                                              \
+    if (!::tandem::python_has("numpy onnx onnxruntime", ::tandem::onnx_python())) { \
+      GTEST_SKIP() << "no onnxruntime of PyPI; scripts/setup --torchrun, then "     \
+                      "scripts/test -R Onnx";                                       \
+    }                                                                               \
   } while (false)

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tests/places.h"
@@ -47,14 +48,19 @@ inline CommandResult run_peer(std::vector<std::string> arguments) {
   return run_python(arguments);
 }
 
-/// Returns whether Python finds the module torch. Does not import the module, because
-/// an import takes a second. With a broken installation it returns true, so that tests
-/// fail.
-inline bool python_has_torch() {
-  return run_python({"-c",
-                     "import importlib.util as u, sys; "
-                     "sys.exit(u.find_spec('torch') is None)"})
-      .status.ok();
+/// Returns whether a Python interpreter exists and finds the modules, which are
+/// separated by spaces. Does not import them, because an import of torch takes a
+/// second. With a broken installation it returns true, so that tests fail.
+inline bool python_has(
+    const std::string& modules, const std::string& program = python()) {
+  return file_exists(program) &&
+         run_python(
+             {"-c",
+              "import importlib.util as u, sys; "
+              "sys.exit(not all(map(u.find_spec, sys.argv[1].split())))",
+              modules},
+             program)
+             .status.ok();
 }
 
 }  // namespace tandem
@@ -63,7 +69,7 @@ inline bool python_has_torch() {
 /// installs.
 #define TANDEM_NEEDS_PYTHON_TORCH()                                                \
   do {                                                                             \
-    if (!::tandem::python_has_torch()) {                                           \
+    if (!::tandem::python_has("torch")) {                                          \
       GTEST_SKIP()                                                                 \
           << ::tandem::python()                                                    \
           << " has no module 'torch'; scripts/setup, then scripts/test -R Parity"; \

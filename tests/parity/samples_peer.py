@@ -21,6 +21,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
+from peer import load_safetensors
+
 TRAIN, TEST, BATCH, EPOCHS, LR, SEED = 600, 60, 30, 3, 0.01, 4
 COLORS = ["blue, dark", "green", "red"]
 CLASSES, LABELS = 300, 5
@@ -144,19 +146,6 @@ def train(folder, name):
         "metric": metric_of(loss, outputs, test_y).item()}
 
 
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    header.pop("__metadata__")
-    types = {"F32": np.float32, "F64": np.float64}
-    return {
-        name: torch.from_numpy(np.frombuffer(
-            data[slice(*entry["data_offsets"])], types[entry["dtype"]])
-            .reshape(entry["shape"]).copy())
-        for name, entry in header.items()}
-
-
 def exported_outputs(folder, name, x):
     """Yields the outputs of the network in each format."""
     import onnxruntime
@@ -167,7 +156,7 @@ def exported_outputs(folder, name, x):
     output, = session.run(None, {session.get_inputs()[0].name: x.float().numpy()})
     yield torch.from_numpy(output).double()
     model = network(name).double()
-    model.load_state_dict(read_safetensors(base + ".safetensors"), strict=True)
+    model.load_state_dict(load_safetensors(base + ".safetensors"), strict=True)
     yield model(x)
 
 

@@ -17,8 +17,7 @@ using testing::Not;
 const Variables kNoAvx512 = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 
 // Two steps of a recipe on digits.
-CommandResult dry_run(
-    const std::vector<std::string>& more, const Variables& variables = {}) {
+CommandResult dry_run(const Arguments& more, const Variables& variables = {}) {
   return run_ok(
       with({"train", "--dry-run", "--data", "digits", "--limit", "600"}, more),
       variables);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "program.h"
 #include "tests/report/report_series.h"
@@ -36,13 +36,31 @@ class Compare : public testing::Test {
   }
 
   CommandResult compare(const std::vector<std::string>& recipes) const {
-    std::vector<std::string> command = {"compare"};
+    Arguments command = {"compare"};
     for (const auto& name : recipes) {
       command.push_back(scratch_ / (name + ".toml"));
     }
     return tandem_run(with(
         command,
         {"--data", "digits", "--limit", "1280", "--epochs", "2", "--out", out_}));
+  }
+
+  // Expects figures in the summaries of "one", "two" and "threads".
+  void expect_traffic_and_memory() const {
+    const auto value = [&](const char* name, const char* key) {
+      return json_number(out_ + "/" + name + "/summary.json", key);
+    };
+    EXPECT_EQ(value("one", "bytes_sent_per_rank"), 0);
+    // At least 20 steps of 7850 float32 gradients; over shared memory ranks also send
+    // the parameters.
+    constexpr double kGradients = 20 * 7850 * 4;
+    EXPECT_GE(value("threads", "bytes_sent_per_rank"), kGradients);
+    EXPECT_LE(value("threads", "bytes_sent_per_rank"), kGradients * 1.5);
+    EXPECT_GE(value("two", "bytes_sent_per_rank"), kGradients * 2);
+    EXPECT_LE(value("two", "bytes_sent_per_rank"), kGradients * 2.5);
+    EXPECT_NEAR(value("two", "gradient_bytes"), 7850 * 4, 256);
+    EXPECT_GT(value("one", "peak_memory_mib"), 20);
+    EXPECT_GT(value("two", "train_accuracy"), 30);
   }
 
   const Scratch scratch_;
@@ -173,35 +191,20 @@ TEST_F(Compare, WritesOneTableOfAllRecipes) {
     EXPECT_EQ(json_number(run + "/summary.json", "epochs"), 2) << name;
     EXPECT_THAT(read_file(run + "/output.txt"), HasSubstr("Test set: ")) << name;
   }
+  expect_traffic_and_memory();
 }
 
-TEST_F(Compare, SummaryHasTrafficAndMemory) {
-  checked(compare({"one", "two", "threads"}));
-  const auto value = [&](const char* name, const char* key) {
-    return json_number(out_ + "/" + name + "/summary.json", key);
-  };
-  EXPECT_EQ(value("one", "bytes_sent_per_rank"), 0);
-  // At least 20 steps of 7850 float32 gradients; over shared memory ranks also send the
-  // parameters.
-  constexpr double kGradients = 20 * 7850 * 4;
-  EXPECT_GE(value("threads", "bytes_sent_per_rank"), kGradients);
-  EXPECT_LE(value("threads", "bytes_sent_per_rank"), kGradients * 1.5);
-  EXPECT_GE(value("two", "bytes_sent_per_rank"), kGradients * 2);
-  EXPECT_LE(value("two", "bytes_sent_per_rank"), kGradients * 2.5);
-  EXPECT_NEAR(value("two", "gradient_bytes"), 7850 * 4, 256);
-  EXPECT_GT(value("one", "peak_memory_mib"), 20);
-  EXPECT_GT(value("two", "train_accuracy"), 30);
-}
-
-TEST_F(Compare, RunsHaveTheResultsOfTrain) {
+TEST_F(Compare, RunsHaveTheResultsOfTrainAndAreKept) {
   checked(compare({"two"}));
   const auto own = scratch_ / "own";
   run_ok(
       {"train", scratch_ / "two.toml", "--limit", "1280", "--epochs", "2", "--out",
        own});
-  EXPECT_EQ(
-      json_value(out_ + "/two/summary.json", "parameters_sha256"),
-      json_value(own + "/summary.json", "parameters_sha256"));
+  EXPECT_EQ(hash_of(out_ + "/two"), hash_of(own));
+  const auto before = read_file(out_ + "/table.json");
+  const auto again = compare({"threads"});
+  expect_exit(again, 2, {"choose another --out"});
+  EXPECT_EQ(read_file(out_ + "/table.json"), before);
 }
 
 TEST_F(Compare, ContinuesAfterAFailureAndExitsWithOne) {
@@ -252,7 +255,7 @@ TEST_F(Compare, SkipsARecipeForMpirunWithoutMpirun) {
 }
 
 TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
-  const auto refused = [&](const std::vector<std::string>& arguments, int code,
+  const auto refused = [&](const Arguments& arguments, int code,
                            const std::string& reason) {
     const auto result = tandem_run(with(arguments, {"--out", out_}));
     expect_exit(result, code, {reason});
@@ -281,28 +284,17 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   refused({"scaling", one, "--target", "99"}, 2, "--target");
 }
 
-TEST_F(Compare, RefusesTheDirectoryOfAnEarlierComparison) {
-  checked(compare({"one"}));
-  const auto before = read_file(out_ + "/table.json");
-  const auto again = compare({"threads"});
-  expect_exit(again, 2, {"choose another --out"});
-  EXPECT_EQ(read_file(out_ + "/table.json"), before);
-}
-
-TEST_F(Compare, ReusesADirectoryInWhichEveryRecipeFailed) {
+TEST_F(Compare, ReusesADirectoryInWhichEveryRecipeFailedWithoutACheckpoint) {
   recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
   ASSERT_EQ(compare({"one"}).status.code, 1);
+  const auto checkpoint = out_ + "/one/checkpoints/step-00000007";
+  make_directories(checkpoint);
+  const auto refused = compare({"one"});
+  expect_exit(refused, 2, {"choose another --out"});
+  remove_all(checkpoint);
   recipe("one", "");
   checked(compare({"one"}));
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
-}
-
-TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
-  recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
-  ASSERT_EQ(compare({"one"}).status.code, 1);
-  make_directories(out_ + "/one/checkpoints/step-00000007");
-  const auto result = compare({"one"});
-  expect_exit(result, 2, {"choose another --out"});
 }
 
 // Only digits are available, because they are generated.
@@ -316,14 +308,11 @@ TEST_F(Compare, StartsNothingIfNoRecipeHasItsData) {
   for (const char* command : {"compare", "scaling"}) {
     const auto result =
         tandem_run(with({command, "--out", out_}, recipes), without_data(scratch_));
-    EXPECT_EQ(result.status.code, 1);
-    EXPECT_THAT(
-        result.errors,
-        AllOf(
-            HasSubstr("no run was started because data is missing: mnist and kmnist; "
-                      "run tandem data fetch mnist and tandem data fetch kmnist"),
-            testing::EndsWith("--data\n")));
-    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    expect_error_line(
+        result, 1,
+        {"no run was started because data is missing: mnist and kmnist; "
+         "run tandem data fetch mnist and tandem data fetch kmnist"});
+    EXPECT_THAT(result.errors, testing::EndsWith("--data\n"));
     EXPECT_FALSE(file_exists(out_));
   }
 }
@@ -349,12 +338,16 @@ TEST_F(Compare, RecipesWithTheSameNameGetDifferentDirectories) {
 TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
   recipe("curve", "[tutorial]\nminutes = [12.12, 9.4, 11.84]\n");
   const auto result = run_ok(
-      {"scaling", scratch_ / "curve.toml", "--repeat", "1", "--nproc", "1,3", "--data",
-       "digits", "--limit", "1280", "--epochs", "1", "--out", out_});
+      {"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml", "--repeat", "1",
+       "--nproc", "1,3", "--data", "digits", "--limit", "640", "--epochs", "1", "--out",
+       out_});
   expect_parts(result.output, {"speed-up", "curve-1", "curve-3", "727", "710"});
   EXPECT_EQ(json_number(out_ + "/curve-3/summary.json", "world_size"), 3);
   EXPECT_THAT(read_file(out_ + "/scaling.json"), HasSubstr("\"kind\": \"scaling\""));
-  EXPECT_TRUE(file_exists(out_ + "/report.html"));
+  const auto charts = charts_in(read_file(out_ + "/report.html"));
+  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "points"), 4);
+  EXPECT_EQ(count_in_chart(charts, "scaling-speed-up", "points"), 4);
+  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "tutorial"), 2);
 }
 
 TEST_F(Compare, ShowsFiguresOfTutorialsOnlyForTheSameNumberOfRanks) {
@@ -379,30 +372,23 @@ TEST_F(Compare, ShowsFiguresOfTutorialsOnlyForTheSameNumberOfRanks) {
 }
 
 TEST_F(Compare, ScalingGivesEachRankOneThreadAtEveryPoint) {
-  const std::vector<std::string> command = {
-      program(),
-      "scaling",
-      scratch_ / "one.toml",
-      "--repeat",
-      "1",
-      "--set",
-      "strategy=data_parallel",
-      "--nproc",
-      "1,4",
-      "--limit",
-      "640",
-      "--epochs",
-      "1",
-      "--out"};
+  const auto scale = [&](const std::string& out, const Arguments& before,
+                         const Variables& variables) {
+    checked(run_command(
+        with(
+            before, {program(), "scaling", scratch_ / "one.toml", "--repeat", "1",
+                     "--set", "strategy=data_parallel", "--nproc", "1,4", "--limit",
+                     "640", "--epochs", "1", "--out", out}),
+        variables, 300));
+  };
   const auto threads = [](const std::string& run) {
     return json_number(run + "/environment.json", "threads_per_rank");
   };
-  checked(run_command(
-      with({"/usr/bin/env", "-u", "OMP_NUM_THREADS"}, with(command, {out_})), {}, 300));
+  scale(out_, {"/usr/bin/env", "-u", "OMP_NUM_THREADS"}, {});
   EXPECT_EQ(threads(out_ + "/one-1"), 1);
   EXPECT_EQ(threads(out_ + "/one-4"), 1);
   const auto more = scratch_ / "more";
-  checked(run_command(with(command, {more}), {{"OMP_NUM_THREADS", "2"}}, 300));
+  scale(more, {}, {{"OMP_NUM_THREADS", "2"}});
   EXPECT_EQ(threads(more + "/one-1"), 2);
   EXPECT_EQ(threads(more + "/one-4"), 2);
 }
@@ -442,12 +428,14 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   recipe("a<b>&", "nproc = 2\nrank_type = \"thread\"\n");
   const std::vector<std::string> names = {"one", "two", "a<b>&"};
   checked(compare(names));
+  const auto count = [&](const std::string& name, const char* kind, const char* key) {
+    return static_cast<int64_t>(numbers_of(out_ + "/" + name, kind, key).size());
+  };
   int64_t train_rows = 0;
   int64_t test_rows = 0;
   for (const auto& name : names) {
-    const auto metrics = out_ + "/" + name + "/metrics.jsonl";
-    train_rows += count_lines(metrics, "\"kind\":\"train\"");
-    test_rows += count_lines(metrics, "\"kind\":\"test\"");
+    train_rows += count(name, "train", "loss");
+    test_rows += count(name, "test", "test_loss");
   }
   EXPECT_EQ(test_rows, 6);
   const auto html = read_file(out_ + "/report.html");
@@ -469,17 +457,6 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   EXPECT_EQ(count_in_chart(charts, "accuracy-seconds", "tutorial"), 1);
   EXPECT_THAT(html, HasSubstr("nproc = 2, rank_type = &quot;thread&quot;"));
   EXPECT_THAT(html, testing::ContainsRegex("<td>20..-..-.. ..:.. UTC</td>"));
-}
-
-TEST_F(Compare, ScalingChartHasAPointPerRun) {
-  recipe("curve", "[tutorial]\nminutes = [12.12, 9.4]\n");
-  run_ok(
-      {"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml", "--repeat", "1",
-       "--nproc", "1,2", "--limit", "640", "--epochs", "1", "--out", out_});
-  const auto charts = charts_in(read_file(out_ + "/report.html"));
-  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "points"), 4);
-  EXPECT_EQ(count_in_chart(charts, "scaling-speed-up", "points"), 4);
-  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "tutorial"), 2);
 }
 
 }  // namespace tandem::compare_test

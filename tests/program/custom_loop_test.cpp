@@ -109,9 +109,7 @@ struct Launcher {
   Arguments command;
 };
 
-void PrintTo(const Launcher& launcher, std::ostream* out) {
-  *out << launcher.name;
-}
+using tandem::operator<<;
 
 class RestartedLoop : public ResumableLoop,
                       public testing::WithParamInterface<Launcher> {
@@ -147,8 +145,8 @@ TEST_P(RestartedLoop, HasTheVariablesOfTorchrunAndTheWeightsOfAnUndisturbedOne) 
   const Arguments loop = {
       "sh",      "-c", kRestartedRank, "sh", scratch_.path(), program("resumable_loop"),
       directory, "1"};
-  const auto run = checked(run_command(
-      with(with(GetParam().command, flags), loop), {{"FAULT", fault}}, 300));
+  const auto run = checked(
+      run_command(with(GetParam().command, flags, loop), {{"FAULT", fault}}, 300));
   EXPECT_THAT(run.output, HasSubstr("resumed at step 50\n"));
   for (int rank = 0; rank < 3; ++rank) {
     const auto file = scratch_ / ("variables-1-" + std::to_string(rank));
@@ -165,44 +163,34 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Launcher{"TandemLaunch", {program(), "launch"}},
         Launcher{"Torchrun", {torchrun()}}),
-    [](const auto& test) { return test.param.name; });
+    testing::PrintToStringParamName());
 
 // --- MPI ---
 
-class MpiLoop : public testing::Test {
- protected:
-  void SetUp() override {
-    if (TANDEM_HAS_MPI == 0) {
-      GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
-                      "scripts/test -R MpiLoop";
-    }
-  }
-
-  // Hash and norm of the weights.
-  struct Result {
-    std::string hash;
-    double norm = 0;
-  };
-
-  static Result result_of(
-      const std::string& name, int ranks, const Arguments& arguments = {}) {
-    const auto run = checked(
-        run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 100));
-    const auto hashes = lines_after(run.output, "weights ");
-    const auto norms = lines_after(run.output, "norm ");
-    if (hashes.size() != 1 || norms.size() != 1) {
-      ADD_FAILURE() << run.output;
-      return {};
-    }
-    return {hashes[0], std::stod(norms[0])};
-  }
+// Hash and norm of the weights.
+struct Result {
+  std::string hash;
+  double norm = 0;
 };
+
+Result result_of(const std::string& name, int ranks, const Arguments& arguments = {}) {
+  const auto run = checked(
+      run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 100));
+  const auto hashes = lines_after(run.output, "weights ");
+  const auto norms = lines_after(run.output, "norm ");
+  if (hashes.size() != 1 || norms.size() != 1) {
+    ADD_FAILURE() << run.output;
+    return {};
+  }
+  return {hashes[0], std::stod(norms[0])};
+}
 
 // With more than two ranks, Open MPI does not add in the order of the ranks. The norm
 // differs by less than 1e-5 (float32).
-TEST_F(MpiLoop, ConvertedProgramHasTheSameBitsUpToTheOrderOfSums) {
+TEST(MpiLoop, ConvertedProgramHasTheSameBitsUpToTheOrderOfSums) {
+  TANDEM_NEEDS_MPI();
   std::set<std::string> all;
-  for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (const int ranks : {2, 4}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
     const auto by_hand = result_of("mpi_loop_by_hand", ranks);
     const auto converted = result_of("mpi_loop", ranks);
@@ -214,7 +202,7 @@ TEST_F(MpiLoop, ConvertedProgramHasTheSameBitsUpToTheOrderOfSums) {
     EXPECT_NEAR(converted.norm, by_hand.norm, 1e-5);
     all.insert(by_hand.hash);
   }
-  EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(all.size(), 2u);
 }
 
 // Counts the lines of code that are new or changed; the loop over the parameters is

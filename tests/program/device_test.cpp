@@ -58,7 +58,7 @@ TEST_F(Devices, EvalAndBenchPrintTheSameError) {
 }
 
 TEST_F(Devices, AutoUsesTheCpuAndIsTheDefault) {
-  const auto train = [](const std::vector<std::string>& more) {
+  const auto train = [](const Arguments& more) {
     return tandem_run(with(
         {"train", "--data", "digits", "--model", "lenet3x3", "--limit", "200",
          "--epochs", "1", "--nproc", "2"},

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "far_program.h"
+#include "program.h"
 
 namespace tandem::far_device_test {
 
@@ -13,14 +11,20 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+// Runs `tandem` with a CUDA library whose GPUs are devices in main memory
+// (tests/device/far_library.cpp).
+CommandResult run_far_program(const Arguments& arguments, Variables variables = {}) {
+  variables.push_back({"TANDEM_CUDA_LIBRARY", program("libfar_cuda.so")});
+  return tandem_run(arguments, variables);
+}
+
 class FarProgramRuns : public testing::Test {
  protected:
-  std::vector<std::string> train(const std::vector<std::string>& more) const {
-    std::vector<std::string> command = {
-        "train", "--model", "simplenet", "--limit", "320", "--eval-batch-size",
-        "10",    "--seed",  "1",         "--out",   out_};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+  Arguments train(const Arguments& more) const {
+    return with(
+        {"train", "--model", "simplenet", "--limit", "320", "--eval-batch-size", "10",
+         "--seed", "1", "--out", out_},
+        more);
   }
 
   const Scratch scratch_;
@@ -53,16 +57,12 @@ TEST_F(FarProgramRuns, TheSummaryOfACpuRunHasNoDeviceMemory) {
 }
 
 TEST_F(FarProgramRuns, CompareHasAColumnOfDeviceMemory) {
-  replace_file(
-      scratch_ / "far.toml",
-      "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\ndevice = "
-      "\"cuda\"\n");
-  replace_file(
-      scratch_ / "near.toml",
-      "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\n");
+  const std::string near =
+      "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\n";
+  replace_file(scratch_ / "far.toml", near + "device = \"cuda\"\n");
+  replace_file(scratch_ / "near.toml", near);
   const auto compare = [&](std::vector<std::string> recipes, const std::string& out) {
-    std::vector<std::string> command = {
-        "compare", "--out", scratch_ / out, "--repeat", "2"};
+    Arguments command = {"compare", "--out", scratch_ / out, "--repeat", "2"};
     for (const auto& recipe : recipes) {
       command.push_back(scratch_ / (recipe + ".toml"));
     }

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "program.h"
 
 namespace tandem::hogwild_test {
@@ -71,16 +69,14 @@ TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
   EXPECT_GT(overlapping(steps[0], steps[1]), 0);
 }
 
-double accuracy_of(const std::vector<std::string>& more) {
+double accuracy_of(const Arguments& more) {
   const Scratch scratch;
-  std::vector<std::string> arguments = {
-      "train",  "--model", "simplenet", "--optimizer",  "sgd", "--lr",
-      "0.02",   "--limit", "6000",      "--epochs",     "8",   "--schedule",
-      "cosine", "--out",   "",          "--batch-size", "32",  "--log-line",
-      "off",    "--seed",  "1"};
-  arguments[14] = scratch / "run";
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  run_ok(arguments);
+  run_ok(with(
+      {"train",  "--model",      "simplenet",    "--optimizer", "sgd", "--lr",
+       "0.02",   "--limit",      "6000",         "--epochs",    "8",   "--schedule",
+       "cosine", "--batch-size", "32",           "--log-line",  "off", "--seed",
+       "1",      "--out",        scratch / "run"},
+      more));
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 
@@ -94,11 +90,11 @@ TEST_P(Hogwild, IsAsAccurateAsOneRank) {
 
 TEST_P(Hogwild, ResumesFromACheckpoint) {
   const Scratch scratch;
-  const std::vector<std::string> command = {
-      "train",       "--strategy",  "hogwild", "--nproc",      "4",
-      "--rank-type", GetParam(),    "--model", "simplenet",    "--lr",
-      "0.01",        "--optimizer", "sgd",     "--momentum",   "0.9",
-      "--limit",     "1280",        "--out",   scratch / "run"};
+  const Arguments command = {"train",     "--strategy",  "hogwild",      "--nproc",
+                             "4",         "--rank-type", GetParam(),     "--model",
+                             "simplenet", "--lr",        "0.01",         "--optimizer",
+                             "sgd",       "--momentum",  "0.9",          "--limit",
+                             "1280",      "--out",       scratch / "run"};
   run_ok(command);
   run_ok(with(command, {"--resume", "auto", "--epochs", "2"}));
   // An epoch has five steps of batch 64.
@@ -107,8 +103,8 @@ TEST_P(Hogwild, ResumesFromACheckpoint) {
 
 TEST(HogwildRecipe, PrintsTheTutorialsLines) {
   const auto result = run_ok(
-      {"train", source_dir() + "/recipes/hogwild.toml", "--data", "digits", "--limit",
-       "640", "--epochs", "2"});
+      {"train", recipe_file("hogwild"), "--data", "digits", "--limit", "640",
+       "--epochs", "2"});
   // The size of the whole data set: the tutorial prints len(dataloader.dataset).
   expect_parts(
       result.output,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -16,10 +17,10 @@ namespace tandem::install_test {
 using testing::HasSubstr;
 using testing::Not;
 
-// An installation in "prefix" and projects that are built against it.
+// An installation in "prefix" and projects of users.
 class Install : public testing::Test {
  protected:
-  Install() {
+  void SetUp() override {
     checked(run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
   // Returns the folder of the project's programs. `found`: CMake's flag that finds
@@ -32,25 +33,6 @@ class Install : public testing::Test {
     checked(run_command({"cmake", "--build", build}));
     return build;
   }
-  std::string build(const std::string& source) const {
-    return build(source, "-DCMAKE_PREFIX_PATH=" + prefix_);
-  }
-  // A project of a user with one program.
-  std::string project() const {
-    const auto source = scratch_ / "project";
-    make_directories(source);
-    replace_file(
-        source + "/CMakeLists.txt",
-        "cmake_minimum_required(VERSION 3.25)\n"
-        "project(mine LANGUAGES CXX)\n"
-        "find_package(tandem REQUIRED)\n"
-        "add_executable(mine \"" +
-            source_dir() +
-            "/examples/hello_ranks/main.cpp\")\n"
-            "target_link_libraries(mine PRIVATE tandem::tandem)\n"
-            "tandem_skip_unused(mine)\n");
-    return source;
-  }
   // A copy of an example.
   std::string copy(const std::string& example) const {
     const auto source = scratch_ / example;
@@ -62,46 +44,37 @@ class Install : public testing::Test {
   const std::string prefix_ = scratch_ / "prefix";
 };
 
-TEST_F(Install, AnExternalProjectBuildsAgainstTheInstallation) {
-  const auto mine = build(project()) + "/mine";
+TEST_F(Install, ACopyOfAnExampleBuildsAgainstTheInstallation) {
+  const auto launch =
+      build(copy("launch"), "-DCMAKE_PREFIX_PATH=" + prefix_) + "/launch";
   const auto run = checked(
-      run_command({prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3", mine}));
-  EXPECT_THAT(run_command({"ldd", mine}).output, Not(HasSubstr("libgdal")));
-  expect_parts(run.output, {"hello from rank 2 of 3", "1 + ... + 3 = 6"});
-}
-
-TEST_F(Install, AnExternalProjectBuildsAgainstABuildTree) {
-  const auto mine = build(project(), "-Dtandem_DIR=" + binary_dir()) + "/mine";
-  const auto run = run_ok({"launch", "--nproc-per-node", "2", mine});
-  EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3"));
-}
-
-TEST_F(Install, ACopyOfTheLaunchedExampleBuildsAndRuns) {
-  const auto run = checked(run_command(
-      {prefix_ + "/bin/tandem", "launch", "--nproc_per_node=4",
-       build(copy("launch")) + "/launch"}));
+      run_command({prefix_ + "/bin/tandem", "launch", "--nproc_per_node=4", launch}));
   EXPECT_THAT(run.output, HasSubstr("[rank 3] Epoch: 9, Loss: "));
 }
 
-TEST_F(Install, ACopyOfTheSpawningExampleBuildsAndRuns) {
-  const auto run = checked(run_command({build(copy("spawn")) + "/spawn", "2"}));
-  EXPECT_THAT(run.output, testing::EndsWith("2 ranks have ended\n"));
+TEST_F(Install, ACopyOfAnExampleBuildsAgainstABuildTree) {
+  const auto source = copy("spawn");
+  std::ofstream(source + "/CMakeLists.txt", std::ios::app)
+      << "tandem_skip_unused(spawn)\n";
+  const auto spawn = build(source, "-Dtandem_DIR=" + binary_dir()) + "/spawn";
+  EXPECT_THAT(run_command({"ldd", spawn}).output, Not(HasSubstr("libgdal")));
+  const auto run = checked(run_command({spawn, "3"}));
+  EXPECT_THAT(run.output, testing::EndsWith("3 ranks have ended\n"));
 }
 
-CommandResult launch_example(int ranks, const std::vector<std::string>& command) {
-  std::vector<std::string> all = {"launch", "--nproc-per-node", std::to_string(ranks)};
-  all.push_back(program(command[0]));
-  all.insert(all.end(), command.begin() + 1, command.end());
-  return tandem_run(all);
+CommandResult launch_example(
+    int ranks, const std::string& name, const Arguments& arguments = {}) {
+  return tandem_run(with(
+      {"launch", "--nproc-per-node", std::to_string(ranks), program(name)}, arguments));
 }
 
 TEST(Examples, HelloRanksPrintsTheSum) {
-  const auto run = checked(launch_example(4, {"hello_ranks"}));
+  const auto run = checked(launch_example(4, "hello_ranks"));
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 4 = 10"));
 }
 
 TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
-  const auto run = checked(launch_example(3, {"own_loop", "1", "6400"}));
+  const auto run = checked(launch_example(3, "own_loop", {"1", "6400"}));
   const auto weights_of = [&](const std::string& rank) {
     const std::string mark = "[rank " + rank + "] weights ";
     const size_t at = run.output.find(mark);
@@ -126,7 +99,7 @@ void expect_tutorial_002(const CommandResult& run, size_t ranks) {
 }
 
 TEST(Examples, LaunchTrainsUnderALauncher) {
-  expect_tutorial_002(launch_example(4, {"launch"}), 4);
+  expect_tutorial_002(launch_example(4, "launch"), 4);
 }
 
 TEST(Examples, SpawnStartsItsOwnRanks) {
@@ -221,12 +194,12 @@ TEST(Examples, GradientsDifferBeforeTheExchangeAndNotAfterIt) {
 }
 
 TEST(Examples, CustomModelLearns) {
-  const auto run = checked(launch_example(2, {"custom_model"}));
+  const auto run = checked(launch_example(2, "custom_model"));
   expect_parts(run.output, {"custom (6386 parameters)", "rank 1: 9"});  // 90 % and more
 }
 
 TEST(Examples, RanksRequestAServiceFromAnotherRank) {
-  const auto run = checked(launch_example(3, {"rpc"}));
+  const auto run = checked(launch_example(3, "rpc"));
   for (const char* line :
        {"[rank 0] served 4 requests\n",
         "[rank 1] the squares of 10, 11, 12 are 100, 121, 144\n",
@@ -238,7 +211,7 @@ TEST(Examples, RanksRequestAServiceFromAnotherRank) {
 
 TEST(Examples, AnObserverEndsTheRunAndTheProgramEvaluatesTheBest) {
   const Scratch scratch;
-  const auto run = checked(launch_example(3, {"observer", scratch / "run"}));
+  const auto run = checked(launch_example(3, "observer", {scratch / "run"}));
   expect_parts(
       run.output,
       {"rank 2, epoch 1: loss", "saved " + scratch / "run/checkpoints/step-"});

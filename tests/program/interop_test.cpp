@@ -20,14 +20,11 @@ class InteropProgram : public testing::Test {
         {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
   }
 
-  // The line "Average loss: 0.1234, Accuracy: 480/500".
-  std::string python_says(const std::string& weights) {
-    const auto result =
-        checked(run_peer({"evaluate", "--data", data_, "--weights", weights}));
-    return result.output.substr(0, result.output.find('\n'));
+  Arguments evaluation(const std::string& weights) const {
+    return {"evaluate", "--data", data_, "--weights", weights};
   }
 
-  std::string tandem_says(const std::vector<std::string>& arguments) {
+  std::string tandem_says(const Arguments& arguments) {
     const auto result = run_ok(arguments);
     const size_t begin = result.output.rfind("Average loss");
     return result.output.substr(begin, result.output.find(" (", begin) - begin);
@@ -42,21 +39,25 @@ TEST_F(InteropProgram, CheckpointAndExportsHaveTheSameResultInPython) {
   run_ok({"train", "--data", data_, "--model", "net", "--nproc", "3", "--out", out});
   // Each rank has 214 samples, in batches of 64.
   const auto checkpoint = out + "/checkpoints/step-00000004";
+  const auto model = checkpoint + "/model.safetensors";
   const auto ours = tandem_says({"eval", "--checkpoint", checkpoint});
   EXPECT_THAT(ours, HasSubstr("/500"));
-  EXPECT_EQ(python_says(checkpoint + "/model.safetensors"), ours);
+  Arguments peer = evaluation(model);
   for (const char* name : {"net.pt", "net.safetensors"}) {
     SCOPED_TRACE(name);
     const auto file = scratch_ / name;
     const auto exported = run_ok({"export", "--checkpoint", checkpoint, "--out", file});
     EXPECT_THAT(exported.output, HasSubstr("8 tensors"));
-    checked(run_peer(
-        {"same", "--first", file, "--second", checkpoint + "/model.safetensors"}));
-    EXPECT_EQ(python_says(file), ours);
+    peer = with(
+        peer, {"then", "same", "--first", file, "--second", model, "then"},
+        evaluation(file));
     // And back to tandem.
     EXPECT_EQ(
         tandem_says({"train", "--data", data_, "--epochs", "0", "--init", file}), ours);
   }
+  const std::string same = "8 tensors are the same\n";
+  const auto says = ours + "\n";
+  EXPECT_EQ(checked(run_peer(peer)).output, says + same + says + same + says);
 }
 
 // A residual network with batch norm, trained by its own program.
@@ -72,20 +73,22 @@ TEST_F(InteropProgram, ExportOfACustomModelHasTheSameAccuracyInPython) {
   const double accuracy = json_number(out + "/summary.json", "test_accuracy");
   EXPECT_GT(accuracy, 50);
   const auto right = std::to_string(std::lround(accuracy * 5)) + "/500";
+  Arguments peer;
   for (const char* name : {"residual.pt", "residual.safetensors"}) {
     const auto file = scratch_ / name;
     const auto exported = run_ok({"export", "--checkpoint", out, "--out", file});
     // 5 convolutions, 5 batch norms with 5 tensors each, weight and bias.
     EXPECT_THAT(exported.output, HasSubstr("32 tensors"));
-    const auto theirs = checked(run_peer(
-        {"evaluate", "--model", "residual", "--data", data_, "--weights", file}));
-    EXPECT_THAT(theirs.output, HasSubstr("Accuracy: " + right));
+    peer = with(peer, evaluation(file), {"--model", "residual", "then"});
   }
+  const auto theirs = checked(run_peer(peer));
+  EXPECT_EQ(lines_with(theirs.output, "Accuracy: " + right).size(), 2u);
 }
 
 TEST_F(InteropProgram, WeightsOfPythonHaveTheSameResult) {
-  checked(run_peer({"save", "--out", scratch_ / "."}));
-  const auto theirs = python_says(scratch_ / "state.pt");
+  const auto peer = checked(run_peer(with(
+      {"save", "--out", scratch_ / ".", "then"}, evaluation(scratch_ / "state.pt"))));
+  const auto theirs = peer.output.substr(0, peer.output.find('\n'));
   EXPECT_THAT(theirs, HasSubstr("/500"));
   for (const char* name : {"state.pt", "state.safetensors", "replica.pt"}) {
     EXPECT_EQ(

@@ -272,18 +272,12 @@ TEST_F(Pages, HaveNoErrorsAndAllSections) {
 }
 
 TEST_F(Pages, NameEveryFlagOfTheHelp) {
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"train"},
-        {"launch"},
-        {"plan"},
-        {"eval"},
-        {"predict"},
-        {"bench", "allreduce"},
-        {"data", "fetch"}}) {
-    auto help = command;
-    help.emplace_back("--help");
-    const auto flags =
-        words_of(tandem_run(help).output, "(?:\n  |,)(--[a-z][a-z-]*)(?=[ ,\n])");
+  for (const auto& command :
+       {Arguments{"train"}, Arguments{"launch"}, Arguments{"plan"}, Arguments{"eval"},
+        Arguments{"predict"}, Arguments{"bench", "allreduce"},
+        Arguments{"data", "fetch"}}) {
+    const auto help = tandem_run(with(command, {"--help"})).output;
+    const auto flags = words_of(help, "(?:\n  |,)(--[a-z][a-z-]*)(?=[ ,\n])");
     EXPECT_THAT(flags, Contains("--help"));
     const auto page = read("tandem-" + command[0]).output;
     for (const auto& flag : flags) {
@@ -328,9 +322,7 @@ struct Completion {
   std::string leaves_out = "nothing";
 };
 
-std::ostream& operator<<(std::ostream& out, const Completion& completion) {
-  return out << completion.name;
-}
+using tandem::operator<<;
 
 class Completions : public testing::TestWithParam<Completion> {
  protected:
@@ -343,15 +335,13 @@ class Completions : public testing::TestWithParam<Completion> {
 };
 
 TEST_P(Completions, OfBash) {
-  std::vector<std::string> command = {
-      "bash", "-c",
-      "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _tandem tandem\n"
-      "printf '%s\\n' \"${COMPREPLY[@]}\"",
-      runtime().prefix() + "/share/bash-completion/completions/tandem",
-      runtime().prefix() + "/bin/tandem"};
-  const auto& words = GetParam().words;
-  command.insert(command.end(), words.begin(), words.end());
-  const auto result = run_command(command);
+  const auto result = run_command(with(
+      {"bash", "-c",
+       "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _tandem tandem\n"
+       "printf '%s\\n' \"${COMPREPLY[@]}\"",
+       runtime().prefix() + "/share/bash-completion/completions/tandem",
+       runtime().prefix() + "/bin/tandem"},
+      GetParam().words));
   EXPECT_EQ(result.errors, "");
   const auto offered = sorted_lines(result.output);
   EXPECT_THAT(offered, IsSupersetOf(GetParam().offers));
@@ -406,7 +396,7 @@ INSTANTIATE_TEST_SUITE_P(
         Completion{"Recipe", {"train", "pipe"}, {"pipeline-1f1b"}, "ddp"},
         Completion{
             "AnotherRecipe", {"compare", "ddp-linear", "sync"}, {"sync-batch-norm"}}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 TEST_F(Pages, ZshUnderstandsItsCompletion) {
   const auto result = checked(run_command({"zsh", "-n", runtime().path_of("_tandem")}));

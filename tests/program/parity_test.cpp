@@ -12,7 +12,6 @@
 
 namespace tandem::parity_test {
 
-
 // 403 samples do not divide evenly among 2 ranks, and the 202 of a rank do not divide
 // by its batch, so the last batch of each epoch is smaller. An epoch has 51 steps, and
 // the learning rate falls after each epoch.
@@ -30,28 +29,11 @@ struct Training {
   int side = 14;
   size_t epochs = 4;
   std::string loss = "auto";
-  // True: the executor `compiled` is compared, too.
-  bool compiled = false;
   // Further arguments of both programs.
-  std::vector<std::string> more = {};
+  Arguments more = {};
 };
 
-std::ostream& operator<<(std::ostream& out, const Training& training) {
-  return out << training.name;
-}
-
-std::vector<double> numbers_of_metrics(
-    const std::string& path, const std::string& key = "loss") {
-  std::vector<double> numbers;
-  const std::string start = "\"" + key + "\":";
-  for (const auto& line : lines_with(read_file(path), "\"kind\":\"train\"")) {
-    const size_t at = line.find(start);
-    if (at != std::string::npos) {
-      numbers.push_back(std::strtod(line.c_str() + at + start.size(), nullptr));
-    }
-  }
-  return numbers;
-}
+using tandem::operator<<;
 
 // Lines of peer.py: a loss and a learning rate.
 struct Steps {
@@ -96,25 +78,25 @@ void make_data(const Training& training, const Scratch& scratch) {
 }
 
 // Arguments of both programs. The global batch is 8 for both numbers of ranks.
-std::vector<std::string> settings(const Training& training, const Scratch& scratch) {
-  std::vector<std::string> both = {"--data",       scratch / "digits",
-                                   "--init",       scratch / "initial.pt",
-                                   "--optimizer",  training.optimizer,
-                                   "--lr",         training.lr,
-                                   "--batch-size", std::to_string(8 / training.world),
-                                   "--epochs",     std::to_string(training.epochs),
-                                   "--seed",       "3",
-                                   "--precision",  training.precision,
-                                   "--reduction",  training.reduction,
-                                   "--loss",       training.loss};
-  both.insert(both.end(), training.more.begin(), training.more.end());
-  return both;
+Arguments settings(const Training& training, const Scratch& scratch) {
+  const Arguments both = {"--data",       scratch / "digits",
+                          "--init",       scratch / "initial.pt",
+                          "--optimizer",  training.optimizer,
+                          "--lr",         training.lr,
+                          "--batch-size", std::to_string(8 / training.world),
+                          "--epochs",     std::to_string(training.epochs),
+                          "--seed",       "3",
+                          "--precision",  training.precision,
+                          "--reduction",  training.reduction,
+                          "--loss",       training.loss};
+  return with(both, training.more);
 }
 
 // Writes the initial weights too.
 std::vector<double> train_in_python(const Training& training, const Scratch& scratch) {
-  auto command = settings(training, scratch);
-  command.insert(command.begin(), {"train", "--world", std::to_string(training.world)});
+  auto command = with(
+      {"train", "--world", std::to_string(training.world)},
+      settings(training, scratch));
   // DistributedDataParallel averages gradients. For sums, the batches of all ranks go
   // through one process.
   if (training.reduction == "sum") {
@@ -127,17 +109,15 @@ std::vector<double> train_in_python(const Training& training, const Scratch& scr
 std::vector<double> train_here(
     const Training& training, const Scratch& scratch, const std::string& executor) {
   const auto out = scratch / executor;
-  auto command = settings(training, scratch);
-  command.insert(
-      command.begin(),
-      {"train", "--nproc", std::to_string(training.world), "--model", "net",
-       "--no-dropout", "--schedule", "step", "--gamma", "0.7", "--step-size", "1",
-       "--log-every", "1", "--executor", executor, "--out", out});
-  if (training.optimizer == "sgd") {
-    command.insert(command.end(), {"--momentum", "0.9", "--weight-decay", "0.0005"});
-  }
-  run_ok(command, {{"OMP_NUM_THREADS", "1"}});
-  return numbers_of_metrics(out + "/metrics.jsonl");
+  const Arguments sgd = {"--momentum", "0.9", "--weight-decay", "0.0005"};
+  run_ok(
+      with(
+          {"train", "--nproc", std::to_string(training.world), "--model", "net",
+           "--no-dropout", "--schedule", "step", "--gamma", "0.7", "--step-size", "1",
+           "--log-every", "1", "--executor", executor, "--out", out},
+          settings(training, scratch), training.optimizer == "sgd" ? sgd : Arguments()),
+      {{"OMP_NUM_THREADS", "1"}});
+  return numbers_of(out, "train", "loss");
 }
 
 double largest_relative_difference(
@@ -176,10 +156,6 @@ class Parity : public testing::TestWithParam<Training> {
   std::vector<double> theirs_;
 };
 
-std::string name_of(const testing::TestParamInfo<Training>& info) {
-  return info.param.name;
-}
-
 // A frozen convolution, and groups with factors 0.5 and 4 and 0, which overlap.
 Training fine_tuning(int world, const std::string& optimizer, const std::string& lr) {
   Training training{
@@ -203,22 +179,20 @@ TEST_P(ParityFloat64, EveryLossIsPyTorchs) {
   EXPECT_LE(difference, 1e-9);
 }
 
+// Each optimizer, with one rank and with two.
 INSTANTIATE_TEST_SUITE_P(
     Training, ParityFloat64,
     testing::Values(
-        Training{"sgd_1", 1, "sgd", "0.02"}, Training{"sgd_2", 2, "sgd", "0.02"},
-        Training{"adam_1", 1, "adam", "0.001"}, Training{"adam_2", 2, "adam", "0.001"},
+        Training{"sgd_1", 1, "sgd", "0.02"}, Training{"adam_1", 1, "adam", "0.001"},
         Training{"adamw_1", 1, "adamw", "0.001"},
-        Training{"adamw_2", 2, "adamw", "0.001"},
         Training{"adadelta_1", 1, "adadelta", "0.5"},
-        Training{"adadelta_2", 2, "adadelta", "0.5"},
         Training{"sum_2", 2, "sgd", "0.0025", "fp64", "sum"},
         Training{"tutorial_003", 2, "adadelta", "1", "fp64", "mean", 28, 1},
         Training{
             "softmax_2", 2, "adam", "0.001", "fp64", "mean", 14, 4,
             "softmax_cross_entropy"},
         fine_tuning(1, "sgd", "0.02"), fine_tuning(2, "adamw", "0.001")),
-    name_of);
+    testing::PrintToStringParamName());
 
 // Training options together: a schedule, label smoothing, an ignored class and a moving
 // average, with accumulation. PyTorch's mean over the global batch is that of one
@@ -232,9 +206,8 @@ TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
   training.loss = "cross_entropy";
   training.epochs = 2;
   make_data(training, scratch);
-  auto both = settings(training, scratch);
-  both.insert(
-      both.end(),
+  const auto both = with(
+      settings(training, scratch),
       {"--accumulate", "2", "--schedule", "warmup_cosine", "--warmup-steps", "7",
        "--start-factor", "0.1", "--min-lr", "0.001", "--label-smoothing", "0.1",
        "--ignore-index", "3", "--ema-decay", "0.9"});
@@ -251,8 +224,8 @@ TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
            "--out", out},
           both),
       {{"OMP_NUM_THREADS", "1"}});
-  const auto losses = numbers_of_metrics(out + "/metrics.jsonl");
-  const auto lrs = numbers_of_metrics(out + "/metrics.jsonl", "lr");
+  const auto losses = numbers_of(out, "train", "loss");
+  const auto lrs = numbers_of(out, "train", "lr");
   const size_t steps = theirs.losses.size();
   ASSERT_GT(steps, 50u);
   ASSERT_EQ(losses.size(), steps);
@@ -268,7 +241,7 @@ TEST_P(ParityOptions, LossesLearningRatesAndAveragesArePyTorchs) {
        "--tolerance", "1e-9"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ParityOptions, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Ranks, ParityOptions, testing::Values(1, 3));
 
 using ParityFloat32 = Parity;
 
@@ -288,32 +261,23 @@ void expect_as_accurate(
 
 TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTrainingIsAsAccurate) {
   expect_as_accurate(ours_, theirs_, 1e-4);
-  if (GetParam().compiled) {
-    SCOPED_TRACE("compiled");
-    // Compiled layers add in another order, and use Winograd's transforms if the CPU
-    // has AVX2. If a gradient is only rounding errors, Adam makes a whole step of it.
-    const auto compiled = train_here(GetParam(), scratch_, "onednn");
-    ASSERT_EQ(compiled.size(), theirs_.size());
-    expect_as_accurate(compiled, theirs_, 1e-2);
-  }
+  SCOPED_TRACE("compiled");
+  // Compiled layers add in another order, and use Winograd's transforms if the CPU has
+  // AVX2. If a gradient is only rounding errors, Adam makes a whole step of it.
+  const auto compiled = train_here(GetParam(), scratch_, "onednn");
+  ASSERT_EQ(compiled.size(), theirs_.size());
+  expect_as_accurate(compiled, theirs_, 1e-2);
 }
 
-Training float32(
-    const std::string& optimizer, int world, const std::string& lr,
-    bool compiled = false) {
-  Training training{
-      optimizer + "_" + std::to_string(world), world, optimizer, lr, "fp32"};
-  training.compiled = compiled;
-  return training;
+Training float32(const std::string& optimizer, int world, const std::string& lr) {
+  return {optimizer + "_" + std::to_string(world), world, optimizer, lr, "fp32"};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Training, ParityFloat32,
     testing::Values(
-        float32("sgd", 1, "0.02", true), float32("sgd", 2, "0.02"),
-        float32("adam", 1, "0.001"), float32("adam", 2, "0.001", true),
-        float32("adamw", 1, "0.001"), float32("adamw", 2, "0.001", true),
-        float32("adadelta", 1, "0.5"), float32("adadelta", 2, "0.5", true)),
-    name_of);
+        float32("sgd", 1, "0.02"), float32("adam", 2, "0.001"),
+        float32("adamw", 2, "0.001"), float32("adadelta", 2, "0.5")),
+    testing::PrintToStringParamName());
 
 }  // namespace tandem::parity_test

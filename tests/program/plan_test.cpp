@@ -3,49 +3,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
-
 #include "program.h"
 
 namespace tandem::plan_test {
 
+using nlohmann::json;
 using testing::HasSubstr;
 
 CommandResult plan(const Arguments& arguments) {
   return tandem_run(with({"plan"}, arguments));
 }
 
-// Returns the number of a key in row `row` of the JSON output.
-double figure(const std::string& output, size_t row, const std::string& key) {
-  size_t at = output.find("\"rows\"");
-  for (size_t i = 0; i <= row && at != std::string::npos; ++i) {
-    at = output.find("{\"nodes\"", at + 1);
-  }
-  at = output.find("\"" + key + "\":", at);
-  return at == std::string::npos ? -1 : std::atof(&output[at + key.size() + 3]);
+// Returns the JSON output of a plan.
+json planned(const Arguments& arguments) {
+  return json::parse(checked(plan(with(arguments, {"--json"}))).output);
 }
 
 TEST(Plan, PredictsFromFlags) {
   // 8 MB over 8 Gbit/s, all after backward: two nodes send 4 MB twice.
-  const auto result = checked(plan(
+  const auto rows = planned(
       {"--step-ms", "100", "--gradient-bytes", "8e6", "--sync", "flat",
        "--bandwidth-gbit", "8", "--latency-us", "500", "--batch-size", "64", "--nodes",
-       "1,2", "--json"}));
-  EXPECT_DOUBLE_EQ(figure(result.output, 0, "step_ms"), 100);
-  EXPECT_DOUBLE_EQ(figure(result.output, 0, "samples_per_second"), 640);
-  EXPECT_DOUBLE_EQ(figure(result.output, 1, "comm_ms"), 2 * (0.5 + 4));
-  EXPECT_DOUBLE_EQ(figure(result.output, 1, "step_ms"), 109);
-  EXPECT_DOUBLE_EQ(figure(result.output, 1, "efficiency"), 100.0 / 109);
+       "1,2"})["rows"];
+  EXPECT_DOUBLE_EQ(rows[0]["step_ms"], 100);
+  EXPECT_DOUBLE_EQ(rows[0]["samples_per_second"], 640);
+  EXPECT_DOUBLE_EQ(rows[1]["comm_ms"], 2 * (0.5 + 4));
+  EXPECT_DOUBLE_EQ(rows[1]["step_ms"], 109);
+  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 100.0 / 109);
 }
 
 TEST(Plan, SixteenBitsHalveTheBytes) {
-  const auto result = checked(plan(
+  const auto row = planned(
       {"--step-ms", "100", "--buckets", "6e6@50,2e6@0", "--comm-hook", "bf16",
-       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"}));
-  EXPECT_DOUBLE_EQ(figure(result.output, 0, "comm_ms"), 4);
+       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2"})["rows"][0];
+  EXPECT_DOUBLE_EQ(row["comm_ms"], 4);
   // The first bucket overlaps backward.
-  EXPECT_DOUBLE_EQ(figure(result.output, 0, "exposed_ms"), 1);
+  EXPECT_DOUBLE_EQ(row["exposed_ms"], 1);
 }
 
 TEST(Plan, PrintsARowPerNumberOfNodes) {
@@ -56,44 +49,31 @@ TEST(Plan, PrintsARowPerNumberOfNodes) {
       {"Step (from flags): 27 ms", "efficiency %", "\n1 ", "\n512 ", "\n1000 "});
 }
 
-TEST(Plan, MeasuresAStep) {
-  const auto result = checked(plan(
-      {"--measure", "--model", "simplenet", "--batch-size", "16", "--nodes", "1,4",
-       "--json"}));
-  EXPECT_THAT(result.output, HasSubstr("measured here: simplenet"));
-  EXPECT_GT(figure(result.output, 0, "step_ms"), 0);
-  EXPECT_GT(figure(result.output, 1, "step_ms"), figure(result.output, 0, "step_ms"));
-  // 7850 parameters, in any buckets.
-  EXPECT_THAT(result.output, HasSubstr("\"batch\":16"));
-}
-
-TEST(Plan, FrozenParametersAreNotSent) {
-  const auto result = checked(plan(
+TEST(Plan, MeasuresAStepWithoutFrozenParameters) {
+  const auto measured = planned(
       {"--measure", "--model", "simplenet", "--freeze", "*.weight", "--batch-size",
-       "16", "--nodes", "2", "--json"}));
+       "16", "--nodes", "1,4"});
+  EXPECT_THAT(
+      measured["origin"].get<std::string>(), HasSubstr("measured here: simplenet"));
+  EXPECT_EQ(measured["batch"], 16);
   // The ten values of the bias.
-  EXPECT_THAT(result.output, HasSubstr("\"buckets\":\"40@"));
+  EXPECT_THAT(measured["buckets"].get<std::string>(), testing::StartsWith("40@"));
+  EXPECT_GT(measured["rows"][0]["step_ms"], 0);
+  EXPECT_GT(measured["rows"][1]["step_ms"], measured["rows"][0]["step_ms"]);
 }
 
 TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
-  const auto result = run_ok(
-      {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
-       "--warmup", "1", "--json"});
-  const auto number = [&](const std::string& key, size_t from = 0) {
-    const size_t at = result.output.find("\"" + key + "\":", from);
-    return at == std::string::npos ? -1
-                                   : std::atof(&result.output[at + key.size() + 3]);
-  };
-  EXPECT_GT(number("ms_before_update"), 0);
-  EXPECT_LE(number("ms_before_update"), number("p90"));
+  const auto step =
+      json::parse(run_ok({"bench", "step", "--model", "net", "--batch-size", "2",
+                          "--steps", "3", "--warmup", "1", "--json"})
+                      .output);
+  EXPECT_GT(step["ms_before_update"], 0);
+  EXPECT_LE(step["ms_before_update"], step["p90"]);
   // fc2; fc1, which is larger than a bucket; the convolutions, which are last.
-  const auto buckets = result.output.find("\"buckets\"");
-  ASSERT_NE(buckets, std::string::npos);
-  const auto large = result.output.find("\"bytes\":4718592", buckets);
-  ASSERT_NE(large, std::string::npos);
-  const auto last = result.output.find("\"bytes\"", large + 1);
-  ASSERT_NE(last, std::string::npos);
-  EXPECT_GT(number("lead_ms", large), number("lead_ms", last));
+  const auto& buckets = step["buckets"];
+  ASSERT_EQ(buckets.size(), 3u);
+  EXPECT_EQ(buckets[1]["bytes"], 4718592);
+  EXPECT_GT(buckets[1]["lead_ms"], buckets[2]["lead_ms"]);
 }
 
 TEST(Plan, ReadsARun) {
@@ -106,9 +86,11 @@ TEST(Plan, ReadsARun) {
     return out;
   };
   const auto three = train("3");
-  const auto result = checked(plan({"--from", three, "--nodes", "2", "--json"}));
-  expect_parts(
-      result.output, {"from " + three + ": simplenet", "\"batch\":64", "\"ranks\":6"});
+  const auto result = planned({"--from", three, "--nodes", "2"});
+  EXPECT_THAT(
+      result["origin"].get<std::string>(), HasSubstr("from " + three + ": simplenet"));
+  EXPECT_EQ(result["batch"], 64);
+  EXPECT_EQ(result["rows"][0]["ranks"], 6);
   const auto crowded = plan({"--from", three, "--ranks-per-node", "2"});
   expect_exit(crowded, 2, {"leave --ranks-per-node out"});
   const auto one = train("1");
@@ -124,7 +106,7 @@ TEST(Plan, RefusesInOneLine) {
   replace_file(scratch / "divided/summary.json", "{\"strategy\": \"data_parallel\"}");
   replace_file(scratch / "divided/config.toml", "divide_batch = true\n");
   const std::vector<std::string> good = {"--step-ms", "27", "--gradient-bytes", "5e6"};
-  const auto refused = [&](const std::vector<std::string>& more, const char* reason,
+  const auto refused = [&](const Arguments& more, const char* reason,
                            bool alone = false, int code = 2) {
     const auto result = plan(with(alone ? std::vector<std::string>() : good, more));
     expect_error_line(result, code, {reason});

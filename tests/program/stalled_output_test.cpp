@@ -13,46 +13,17 @@
 
 namespace tandem::stalled_output_test {
 
-struct Way {
-  const char* name;
-  std::vector<std::string> flags;
-};
-
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.name;
-}
-
 class StalledReader : public testing::TestWithParam<Way> {};
 
 TEST_P(StalledReader, DoesNotPreventSavingAfterASignal) {
   const Stage stage;
   stage.data("data");
-  std::vector<std::string> command = {
-      "sh",
-      "-c",
-      "exec \"$@\" 2>&1",
-      "sh",
-      program(),
-      "train",
-      "--data",
-      stage / "data",
-      "--model",
-      "simplenet",
-      "--epochs",
-      "1000000",
-      "--log-every",
-      "1",
-      "--batch-size",
-      "8",
-      "--out",
-      stage / "run",
-      "--eval-every",
-      "1000000",
-      "--grace-seconds",
-      "60",
-      "--checkpoint-every",
-      "1000000"};
-  command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
+  const auto command = with(
+      {"sh", "-c", "exec \"$@\" 2>&1", "sh", program()},
+      {"train", "--data", stage / "data", "--model", "simplenet", "--epochs", "1000000",
+       "--log-every", "1", "--batch-size", "8", "--out", stage / "run", "--eval-every",
+       "1000000", "--grace-seconds", "60", "--checkpoint-every", "1000000"},
+      GetParam().flags);
   Process run({command, {}, true});
   ASSERT_TRUE(fills_up(run.output_fd()));
   run.signal(SIGTERM);
@@ -72,6 +43,6 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"OneRank", {}}, Way{"Threads", {"--nproc", "2", "--rank-type", "thread"}},
         Way{"Shm", {"--nproc", "2"}},
         Way{"AllRanksPrint", {"--nproc", "2", "--log-ranks", "all"}}),
-    [](const auto& tested) { return std::string(tested.param.name); });
+    testing::PrintToStringParamName());
 
 }  // namespace tandem::stalled_output_test

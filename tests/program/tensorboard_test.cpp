@@ -15,21 +15,14 @@ using testing::SizeIs;
 class Tensorboard : public testing::Test {
  protected:
   void SetUp() override {
-    const bool found = file_exists(newest_python()) &&
-                       run_python(
-                           {"-c",
-                            "import importlib.util as u, sys; "
-                            "sys.exit(u.find_spec('tensorboard') is None)"},
-                           newest_python())
-                           .status.ok();
-    if (!found) {
+    if (!python_has("tensorboard", newest_python())) {
       GTEST_SKIP() << "no tensorboard of PyPI; scripts/setup --torchrun, then "
                       "scripts/test -R Tensorboard";
     }
   }
 
   void train(const Arguments& arguments) const {
-    run_ok(arguments + Arguments{"--tensorboard"});
+    run_ok(with(arguments, {"--tensorboard"}));
   }
 
   // Compares all values with metrics.jsonl. Returns the tags, each with its number of
@@ -73,13 +66,12 @@ TEST_F(Tensorboard, HasTheNumbersOfMetrics) {
 // The run is resumed from step 15 of 33, and then from step 25.
 TEST_F(Tensorboard, ShowsEachStepOnceAfterResumes) {
   const auto arguments =
-      trained(run_) + kThreeRanks +
-      Arguments{"--checkpoint-every", "5", "--keep-checkpoints", "0"};
+      with(trained(run_), kThreeRanks, {"--checkpoint-every", "5"}, kKeepAll);
   train(arguments);
   const auto before = tags();
   EXPECT_THAT(before, HasSubstr("train/loss 9\n"));
   for (const int64_t step : {15, 25}) {
-    train(arguments + Arguments{"--resume", checkpoint(run_, step)});
+    train(with(arguments, {"--resume", checkpoint(run_, step)}));
     EXPECT_EQ(tags(), before);
   }
   EXPECT_THAT(list_directory(run_ + "/tensorboard"), SizeIs(3));

@@ -24,7 +24,7 @@ const std::string kClear = "\r\033[K";
 // Runs `tandem ARGUMENTS` in its own terminal.
 class Terminal {
  public:
-  explicit Terminal(std::vector<std::string> arguments, const Variables& more = {}) {
+  explicit Terminal(Arguments arguments, const Variables& more = {}) {
     arguments.insert(arguments.begin(), program());
     std::vector<char*> words;
     for (auto& word : arguments) {

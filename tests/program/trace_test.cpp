@@ -118,8 +118,7 @@ std::map<std::string, int> count_names(const std::vector<Span>& spans) {
 
 // Trains for kSteps steps on digits, and returns the trace of each rank after checks
 // that hold for every strategy.
-std::vector<std::vector<Span>> train_with_trace(
-    int num_ranks, const std::vector<std::string>& flags) {
+std::vector<std::vector<Span>> train_with_trace(int num_ranks, const Arguments& flags) {
   const Scratch scratch;
   const auto limit = std::to_string(kSteps * 8 * num_ranks);
   const std::string out = scratch / "run";
@@ -237,7 +236,7 @@ TEST(ProgramTrace, AveragingHasASpanPerAverage) {
 
 TEST(ProgramTrace, AResumedRunTracesItsOwnFirstSteps) {
   const Scratch scratch;
-  const std::vector<std::string> command = {
+  const Arguments command = {
       "train", "--data",  "digits", "--model", "simplenet",     "--batch-size",
       "8",     "--limit", "200",    "--out",   scratch / "run", "--trace"};
   run_ok(command);

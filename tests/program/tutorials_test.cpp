@@ -17,6 +17,11 @@ using testing::Not;
 
 // --- against PyTorch ---
 
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 // `limit` and `epochs` are large enough for lines after the first batch.
 struct Tutorial {
   std::string name;
@@ -25,9 +30,7 @@ struct Tutorial {
   std::string lines;
 };
 
-std::ostream& operator<<(std::ostream& out, const Tutorial& tutorial) {
-  return out << tutorial.name;
-}
+using tandem::operator<<;
 
 void make_digits(const std::string& folder, const std::string& samples) {
   run_ok(
@@ -35,26 +38,12 @@ void make_digits(const std::string& folder, const std::string& samples) {
 }
 
 CommandResult compare(
-    const Tutorial& tutorial, const Scratch& scratch,
-    const std::vector<std::string>& flags = {}) {
-  std::vector<std::string> command = {
-      source_dir() + "/benchmarks/peers/tutorials/compare.py",
-      "--tandem",
-      program(),
-      "--data",
-      scratch / "digits",
-      "--keep",
-      scratch / "kept",
-      "--epochs",
-      tutorial.epochs,
-      "--limit",
-      tutorial.limit,
-      tutorial.name};
-  if (!flags.empty()) {
-    command.emplace_back("--");
-    command.insert(command.end(), flags.begin(), flags.end());
-  }
-  return run_python(command);
+    const Tutorial& tutorial, const Scratch& scratch, const Arguments& flags = {}) {
+  return run_python(with(
+      {source_dir() + "/benchmarks/peers/tutorials/compare.py", "--tandem", program(),
+       "--data", scratch / "digits", "--keep", scratch / "kept", "--epochs",
+       tutorial.epochs, "--limit", tutorial.limit, tutorial.name, "--"},
+      flags));
 }
 
 class Tutorials : public testing::TestWithParam<Tutorial> {
@@ -83,13 +72,9 @@ INSTANTIATE_TEST_SUITE_P(
         Tutorial{"single-process", "1500", "2", "4"},
         // Four ranks, batches 0 and 100, of 101.
         Tutorial{"ddp-linear", "25700", "3", "24"},
-        // Two ranks, batches 0 and 10, of 11; a test after each epoch.
-        Tutorial{"ddp-manual", "1408", "2", "10"}),
-    [](const auto& test) {
-      std::string name = test.param.name;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+        // Two ranks, batches 0 and 10, of 11; a test after the epoch.
+        Tutorial{"ddp-manual", "1408", "1", "5"}),
+    [](const auto& test) { return with_underscores(test.param.name); });
 
 TEST(TutorialsCompared, FindsAnotherOrderInTheSecondEpoch) {
   TANDEM_NEEDS_PYTHON_TORCH();
@@ -123,9 +108,9 @@ TEST(DataParallelRecipe, LossesDoNotDependOnTheNumberOfReplicas) {
   std::vector<double> of_one;
   for (const std::string ranks : {"1", "2", "3", "4"}) {
     const auto result = run_ok(
-        {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data",
-         "digits", "--limit", "200", "--log-every", "1", "--precision", "fp64",
-         "--log-line", "epoch  loss {loss:.17g}", "--nproc", ranks});
+        {"train", recipe_file("data-parallel-module"), "--data", "digits", "--limit",
+         "200", "--log-every", "1", "--precision", "fp64", "--log-line",
+         "epoch  loss {loss:.17g}", "--nproc", ranks});
     EXPECT_THAT(result.output, HasSubstr("200 samples, batch 64 / " + ranks + ", "));
     const auto losses = losses_of(result.output);
     ASSERT_EQ(losses.size(), 4u) << result.output;
@@ -139,8 +124,8 @@ TEST(DataParallelRecipe, LossesDoNotDependOnTheNumberOfReplicas) {
 // As init_process of tutorial 003 does.
 TEST(TutorialLines, RanksPrintMasterAddressAndPortBeforeTheyMeet) {
   const auto result = run_ok(
-      {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
-       "--nproc", "3", "--limit", "192", "--epochs", "1"});
+      {"train", recipe_file("ddp-manual"), "--data", "digits", "--nproc", "3",
+       "--limit", "192", "--epochs", "1"});
   EXPECT_THAT(
       result.output, ContainsRegex("MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  [0-9]+\n"));
   for (const std::string rank : {"0", "1", "2"}) {
@@ -157,17 +142,13 @@ struct Meeting {
   const char* lines;
 };
 
-std::ostream& operator<<(std::ostream& out, const Meeting& meeting) {
-  return out << meeting.name;
-}
-
 class MasterAddress : public testing::TestWithParam<Meeting> {};
 
 // As init_process of tutorial 003, which sets variables that the launcher does not set.
 TEST_P(MasterAddress, IsPrintedInJoinLine) {
   const auto result = run_ok(
-      {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
-       "--nproc", "1", "--limit", "64", "--epochs", "1"},
+      {"train", recipe_file("ddp-manual"), "--data", "digits", "--nproc", "1",
+       "--limit", "64", "--epochs", "1"},
       GetParam().variables);
   EXPECT_THAT(result.output, testing::StartsWith(GetParam().lines));
 }
@@ -187,28 +168,25 @@ INSTANTIATE_TEST_SUITE_P(
              {"MASTER_PORT", "1234"}},
             "MASTER_ADDR:  localhost\nMASTER_PORT:  1234\n"},
         Meeting{"none", {}, "MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  29500\n"}),
-    [](const auto& test) { return test.param.name; });
+    testing::PrintToStringParamName());
 
 // The first cells of tutorial 002.
 TEST(TutorialLines, DataParallelPrintsItsDevice) {
   const auto result = run_ok(
-      {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data", "digits",
-       "--limit", "128"});
+      {"train", recipe_file("data-parallel-module"), "--data", "digits", "--limit",
+       "128"});
   EXPECT_THAT(result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
 }
 
 // --- the places of lines ---
 
 struct Places {
-  std::string recipe;
-  std::vector<std::string> flags;
+  // Name of the recipe.
+  std::string name;
+  Arguments flags;
   // Beginnings of lines, up to the loss; sorted.
   std::vector<std::string> lines;
 };
-
-std::ostream& operator<<(std::ostream& out, const Places& places) {
-  return out << places.recipe;
-}
 
 std::vector<std::string> before_losses(const std::string& output) {
   std::vector<std::string> found;
@@ -225,9 +203,7 @@ class Lines : public testing::TestWithParam<Places> {};
 
 TEST_P(Lines, AreInTheTutorialsPlaces) {
   const auto result = run_ok(with(
-      {"train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
-       "digits"},
-      GetParam().flags));
+      {"train", recipe_file(GetParam().name), "--data", "digits"}, GetParam().flags));
   EXPECT_THAT(before_losses(result.output), ElementsAreArray(GetParam().lines));
 }
 
@@ -267,10 +243,6 @@ INSTANTIATE_TEST_SUITE_P(
             "amp-fp16",
             {"-g", "3", "--limit", "1500", "--epochs", "1", "--log-every", "2"},
             {"Epoch [1/1], Step [2/5], Loss:", "Epoch [1/1], Step [4/5], Loss:"}}),
-    [](const auto& test) {
-      std::string name = test.param.recipe;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+    [](const auto& test) { return with_underscores(test.param.name); });
 
 }  // namespace tandem::tutorials_test

@@ -47,20 +47,21 @@ class Stage {
   Scratch scratch_;
   Listener listener_ = listen_at("tcp:127.0.0.1:0");
   Listener full_ = listen_at("tcp:127.0.0.1:0");
-  std::vector<Socket> crowd_ = crowd();
+  // Connections that fill the backlog of full_. filled() makes them for "@full".
+  mutable std::vector<Socket> crowd_;
   std::string free_ = port_of(listen_at("tcp:127.0.0.1:0"));
 
   static std::string port_of(const Listener& listener) {
     return listener.address.substr(listener.address.rfind(':') + 1);
   }
-  std::vector<Socket> crowd() const;
+  void make_crowd() const;
 };
 
 using Prepare = std::function<void(const Stage&)>;
 
 struct BadInputCase {
   std::string name;
-  std::vector<std::string> arguments;
+  Arguments arguments;
   int code;
   // Texts that the error line must contain.
   std::vector<std::string> says;
@@ -85,7 +86,7 @@ inline std::string name_of_case(const testing::TestParamInfo<BadInputCase>& info
 }
 
 /// Returns arguments that train simplenet on "@/data", unless `more` overrides them.
-std::vector<std::string> train(std::vector<std::string> more);
+Arguments train(Arguments more);
 
 /// Shell command that runs the program ("$@"). If the user is root, the program still
 /// needs file permissions, because the command removes the capabilities that bypass
@@ -93,6 +94,28 @@ std::vector<std::string> train(std::vector<std::string> more);
 constexpr const char* kBound = R"(
   [ $(id -u) != 0 ] || exec setpriv --bounding-set=-dac_override,-dac_read_search "$@"
   exec "$@")";
+
+/// Returns a case with these members.
+inline BadInputCase bad_input(
+    const std::string& name, const Arguments& arguments, int code,
+    const std::vector<std::string>& says, const Prepare& prepare = {},
+    const Variables& variables = {}) {
+  return {name, arguments, code, says, prepare, variables};
+}
+
+/// Returns the case with another member `shell`, `disk` or `after`.
+inline BadInputCase in_shell(const std::string& shell, BadInputCase bad) {
+  bad.shell = shell;
+  return bad;
+}
+inline BadInputCase on_disk(const std::string& disk, BadInputCase bad) {
+  bad.disk = disk;
+  return bad;
+}
+inline BadInputCase and_then(const Prepare& after, BadInputCase bad) {
+  bad.after = after;
+  return bad;
+}
 
 /// Preparations that several test cases use.
 inline void with_data(const Stage& stage) {

@@ -10,24 +10,14 @@
 namespace tandem::damaged_checkpoint_test {
 
 // Two epochs of 14 steps, with a file of each rank next to that of the model.
-std::vector<std::string> averaging(const std::string& out) {
-  return {"train",      "--strategy",
-          "averaging",  "--model",
-          "convnet_bn", "--optimizer",
-          "sgd",        "--lr",
-          "0.05",       "--momentum",
-          "0.9",        "--limit",
-          "1280",       "--batch-size",
-          "32",         "--epochs",
-          "2",          "--nproc",
-          "3",          "--rank-type",
-          "thread",     "--share",
-          "scatter",    "--average-every",
-          "7",          "--checkpoint-every",
-          "9",          "--resume",
-          "auto",       "--keep-checkpoints",
-          "0",          "--out",
-          out};
+Arguments averaging(const std::string& out) {
+  return with(
+      {"train", "--strategy",   "averaging", "--model",    "convnet_bn", "--optimizer",
+       "sgd",   "--lr",         "0.05",      "--momentum", "0.9",        "--limit",
+       "320",   "--batch-size", "8",         "--epochs",   "2",          "--nproc",
+       "3",     "--rank-type",  "thread",    "--share",    "scatter"},
+      {"--average-every", "7", "--checkpoint-every", "9", "--resume", "auto",
+       "--keep-checkpoints", "0", "--out", out});
 }
 
 class DamagedCheckpointRun : public testing::Test {

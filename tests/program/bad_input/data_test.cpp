@@ -21,130 +21,86 @@ void with_a_cut_file(const Stage& stage) {
 INSTANTIATE_TEST_SUITE_P(
     Idx, BadInput,
     testing::Values(
-        BadInputCase{
-            "Truncated",
-            kCheck,
-            1,
-            {"@/" + kImages, "984 of the 50176", "fetch it again"},
-            &with_a_cut_file},
-        BadInputCase{
-            "TruncatedForThreeRanks",
-            train({"--nproc", "3", "--out", "@/out"}),
-            1,
-            {"@/" + kImages, "984 of the 50176"},
-            &with_a_cut_file},
-        BadInputCase{
-            "ImagesTooSmallForFourRanks",
-            train({"--model", "net", "--nproc", "4"}),
-            2,
+        bad_input(
+            "Truncated", kCheck, 1,
+            {"@/" + kImages, "984 of the 50176", "fetch it again"}, &with_a_cut_file),
+        bad_input(
+            "TruncatedForThreeRanks", train({"--nproc", "3", "--out", "@/out"}), 1,
+            {"@/" + kImages, "984 of the 50176"}, &with_a_cut_file),
+        bad_input(
+            "ImagesTooSmallForFourRanks", train({"--model", "net", "--nproc", "4"}), 2,
             {"1x784", "too small", "--model"},
-            [](const Stage& stage) { stage.data("data", 1, 784); }}),
+            [](const Stage& stage) { stage.data("data", 1, 784); })),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     DataSet, BadInput,
     testing::Values(
-        BadInputCase{
-            "MissingFolderForFourRanks",
-            train({"--nproc", "4"}),
-            2,
-            {"@/data", "digits, mnist"}},
-        BadInputCase{
-            "FolderThatMayNotBeRead",
-            train({"--nproc", "3"}),
-            1,
-            {"@/data", "Permission denied"},
-            data_and([](const Stage& stage) {
-              fs::permissions(stage / "data", fs::perms::none);
-            }),
-            {},
-            kBound},
-        BadInputCase{
-            "FileThatMayNotBeRead",
-            kCheck,
-            1,
-            {"@/" + kLabels, "Permission denied"},
-            data_and([](const Stage& stage) {
-              fs::permissions(stage / kLabels, fs::perms::none);
-            }),
-            {},
-            kBound},
-        BadInputCase{
-            "MnistNotWhereTheVariableSays",
-            {"train", "--data", "mnist"},
-            1,
-            {"/nonexistent/mnist", "--data"}},
-        BadInputCase{
-            "CacheCannotBeMade",
-            {"train", "--data", "digits"},
-            1,
+        bad_input(
+            "MissingFolderForFourRanks", train({"--nproc", "4"}), 2,
+            {"@/data", "digits, mnist"}),
+        in_shell(
+            kBound,
+            bad_input(
+                "FolderThatMayNotBeRead", train({"--nproc", "3"}), 1,
+                {"@/data", "Permission denied"}, data_and([](const Stage& stage) {
+                  fs::permissions(stage / "data", fs::perms::none);
+                }))),
+        in_shell(
+            kBound,
+            bad_input(
+                "FileThatMayNotBeRead", kCheck, 1,
+                {"@/" + kLabels, "Permission denied"}, data_and([](const Stage& stage) {
+                  fs::permissions(stage / kLabels, fs::perms::none);
+                }))),
+        bad_input(
+            "MnistNotWhereTheVariableSays", {"train", "--data", "mnist"}, 1,
+            {"/nonexistent/mnist", "--data"}),
+        bad_input(
+            "CacheCannotBeMade", {"train", "--data", "digits"}, 1,
             {"@/file", "another path"},
             [](const Stage& stage) { stage.write("file", "x"); },
-            {{"XDG_CACHE_HOME", "@/file"}}},
-        BadInputCase{
+            {{"XDG_CACHE_HOME", "@/file"}}),
+        bad_input(
             "NoPlaceForDigitsOfThreeRanks",
-            {"train", "--data", "digits", "--nproc", "3"},
-            2,
-            {"XDG_CACHE_HOME", "HOME", "your own folder"},
-            {},
-            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
-        BadInputCase{
-            "UnknownAction",
-            {"data", "chek", "digits"},
-            2,
-            {"chek", "fetch, make, info"}},
-        BadInputCase{
-            "MakeOfAnotherSet",
-            {"data", "make", "letters", "--out", "@/out"},
-            2,
-            {"'letters'", "digits"}},
-        BadInputCase{"MakeWithoutAFolder", {"data", "make", "digits"}, 2, {"--out"}},
-        BadInputCase{
-            "MakeNothing",
-            {"data", "make", "digits", "--out", "@/out", "--train", "0"},
-            2,
-            {"--train", "'0'", "1 to"}},
-        BadInputCase{
+            {"train", "--data", "digits", "--nproc", "3"}, 2,
+            {"XDG_CACHE_HOME", "HOME", "your own folder"}, {},
+            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}),
+        bad_input(
+            "UnknownAction", {"data", "chek", "digits"}, 2,
+            {"chek", "fetch, make, info"}),
+        bad_input(
+            "MakeOfAnotherSet", {"data", "make", "letters", "--out", "@/out"}, 2,
+            {"'letters'", "digits"}),
+        bad_input("MakeWithoutAFolder", {"data", "make", "digits"}, 2, {"--out"}),
+        bad_input(
+            "MakeNothing", {"data", "make", "digits", "--out", "@/out", "--train", "0"},
+            2, {"--train", "'0'", "1 to"}),
+        bad_input(
             "MakeAbsurdlyMany",
             {"data", "make", "digits", "--out", "@/out", "--test",
              "1000000000000000000"},
-            2,
-            {"--test", "'1000000000000000000'", "to 10000000"}},
-        BadInputCase{
-            "MakeIntoAFile",
-            with(kMake, {"@/file"}),
-            1,
-            {"@/file", "another path"},
-            [](const Stage& stage) { stage.write("file", "x"); }},
-        BadInputCase{
-            "MakeOnAReadOnlyDisk",
-            with(kMake, {"@/disk/digits"}),
-            1,
-            {"@/disk/digits", "Read-only"},
-            {},
-            {},
-            {},
-            "ro"},
-        BadInputCase{
-            "MakeOnAFullDisk",
-            with(kMake, {"@/disk/digits"}),
-            1,
-            {"@/disk/digits", "t10k-images", "No space left"},
-            {},
-            {},
-            {},
+            2, {"--test", "'1000000000000000000'", "to 10000000"}),
+        bad_input(
+            "MakeIntoAFile", with(kMake, {"@/file"}), 1, {"@/file", "another path"},
+            [](const Stage& stage) { stage.write("file", "x"); }),
+        on_disk(
+            "ro", bad_input(
+                      "MakeOnAReadOnlyDisk", with(kMake, {"@/disk/digits"}), 1,
+                      {"@/disk/digits", "Read-only"})),
+        on_disk(
             "size=64k",
-            [](const Stage& stage) {
-              EXPECT_FALSE(fs::exists(stage / "disk.after/digits"));
-            }},
-        BadInputCase{
-            "OutputOnAFullDisk",
-            kCheck,
-            1,
-            {"output", "No space left"},
-            &with_data,
-            {},
-            R"(exec "$@" > /dev/full)"}),
+            and_then(
+                [](const Stage& stage) {
+                  EXPECT_FALSE(fs::exists(stage / "disk.after/digits"));
+                },
+                bad_input(
+                    "MakeOnAFullDisk", with(kMake, {"@/disk/digits"}), 1,
+                    {"@/disk/digits", "t10k-images", "No space left"}, {}))),
+        in_shell(
+            R"(exec "$@" > /dev/full)", bad_input(
+                                            "OutputOnAFullDisk", kCheck, 1,
+                                            {"output", "No space left"}, &with_data))),
     name_of_case);
 
 // This is valid: a model accepts images of any shape that its layers accept.

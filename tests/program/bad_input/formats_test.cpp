@@ -100,15 +100,12 @@ INSTANTIATE_TEST_SUITE_P(
               write_png(stage / "images/b/9.png", draw_picture(9, 8, 1));
             }),
         // The run trains without a cache.
-        BadInputCase{
-            "CacheOnAFullDisk",
-            train({"--data", "@/images", "--nproc", "3"}),
-            0,
-            {"@/disk/tandem/images/", "No space left"},
-            &with_images,
-            {{"TANDEM_LOG", "warn"}, {"XDG_CACHE_HOME", "@/disk"}},
-            {},
-            "size=4k"}),
+        on_disk(
+            "size=4k",
+            bad_input(
+                "CacheOnAFullDisk", train({"--data", "@/images", "--nproc", "3"}), 0,
+                {"@/disk/tandem/images/", "No space left"}, &with_images,
+                {{"TANDEM_LOG", "warn"}, {"XDG_CACHE_HOME", "@/disk"}}))),
     name_of_case);
 
 // Runs on images with a cache. Returns the messages.
@@ -159,7 +156,7 @@ void with_arrays(const Stage& stage) {
 }
 
 BadInputCase arrays(
-    const std::string& name, const std::vector<std::string>& flags, int code,
+    const std::string& name, const Arguments& flags, int code,
     const std::vector<std::string>& says, const Prepare& change) {
   return {
       name,
@@ -298,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(
         table(
             "Nan", "class", 1, {"'b'", "line 42", "'nan'", "a finite number"},
             "1,nan,red,1\n"),
-        BadInputCase{
+        bad_input(
             "BlockSizeOfATable",
             train(
                 {"--data", "@/table.csv", "--target", "class", "--block-size", "9",
@@ -306,27 +303,23 @@ INSTANTIATE_TEST_SUITE_P(
             2,
             {"block_size is '9'", "@/table.csv", "a table", "no such setting",
              "leave out --block-size"},
-            [](const Stage& stage) { stage.write("table.csv", rows()); },
-            kOnlyErrors},
-        BadInputCase{
+            [](const Stage& stage) { stage.write("table.csv", rows()); }, kOnlyErrors),
+        bad_input(
             "TargetOfANamedDataSet",
-            train({"--data", "digits", "--target", "class", "--out", "@/out"}),
-            2,
+            train({"--data", "digits", "--target", "class", "--out", "@/out"}), 2,
             {"target is 'class'", "data is digits", "leave out --target"},
-            [](const Stage&) {},
-            kOnlyErrors},
-        BadInputCase{
+            [](const Stage&) {}, kOnlyErrors),
+        bad_input(
             "UnknownCategoryInTheTestPart",
-            train({"--data", "@/tables", "--target", "class", "--out", "@/out"}),
-            1,
+            train({"--data", "@/tables", "--target", "class", "--out", "@/out"}), 1,
             {"@/tables/test.csv", "'color'", "line 2", "'green'", "'blue', 'red'"},
             [](const Stage& stage) {
               fs::create_directory(stage / "tables");
               stage.write("tables/train.csv", rows());
               stage.write("tables/test.csv", "a,b,color,class\n1,2,green,1\n");
             },
-            kOnlyErrors},
-        BadInputCase{
+            kOnlyErrors),
+        bad_input(
             "TableForANetworkOfImages",
             {"predict", "--checkpoint", "@/checkpoint", "--data", "@/table.csv",
              "--out", "@/predictions.csv"},
@@ -335,14 +328,13 @@ INSTANTIATE_TEST_SUITE_P(
              "change --data"},
             checkpoint_and([](const Stage& stage) {
               stage.write("table.csv", rows());
-            })},
-        BadInputCase{
+            })),
+        bad_input(
             "TextShorterThanASample",
-            train({"--data", "@/short.txt", "--out", "@/out"}),
-            1,
+            train({"--data", "@/short.txt", "--out", "@/out"}), 1,
             {"@/short.txt", "9 bytes", "--block-size"},
             [](const Stage& stage) { stage.write("short.txt", "some text"); },
-            kOnlyErrors}),
+            kOnlyErrors)),
     name_of_case);
 
 }  // namespace tandem::formats_test

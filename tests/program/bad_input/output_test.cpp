@@ -18,8 +18,7 @@ void with_run(const Stage& stage) {
   stage.finished_run("run");
 }
 
-std::vector<std::string> into(
-    const std::string& out, const std::vector<std::string>& more = {}) {
+std::vector<std::string> into(const std::string& out, const Arguments& more = {}) {
   return with(train({"--out", out}), more);
 }
 
@@ -39,92 +38,48 @@ void with_a_folder_of_somebody_else(const Stage& stage) {
 INSTANTIATE_TEST_SUITE_P(
     Output, BadInput,
     testing::Values(
-        BadInputCase{
-            "OfAnEarlierRun",
-            into("@/run"),
-            2,
-            {"@/run", "earlier run", "--resume auto"},
-            &with_run},
-        BadInputCase{
-            "OfAnEarlierRunForThreeRanks",
-            into("@/run", {"--nproc", "3"}),
-            2,
-            {"@/run", "earlier run", "--resume auto"},
-            &with_run},
-        BadInputCase{
-            "IsAFile", into("@/file"), 1, {"@/file", "another path"}, &with_file},
-        BadInputCase{
-            "IsAFileForFourRanks",
-            into("@/file", {"--nproc", "4"}),
-            1,
-            {"@/file", "another path"},
-            &with_file},
-        BadInputCase{
-            "UnderAFile",
-            into("@/file/run"),
-            1,
-            {"@/file/run", "another path"},
-            &with_file},
-        BadInputCase{
-            "MayNotBeWritten",
-            into("@/locked"),
-            1,
-            {"@/locked/config.toml", "Permission denied", "may use"},
-            data_and([](const Stage& stage) {
-              fs::create_directory(stage / "locked");
-              fs::permissions(
-                  stage / "locked", fs::perms::owner_read | fs::perms::owner_exec);
-            }),
-            {},
-            kBound},
-        BadInputCase{
-            "DanglingLink",
-            into("@/link"),
-            2,
-            {"'@/link' is a symbolic link", "--out"},
+        bad_input(
+            "OfAnEarlierRunForThreeRanks", into("@/run", {"--nproc", "3"}), 2,
+            {"@/run", "earlier run", "--resume auto"}, &with_run),
+        bad_input(
+            "IsAFileForFourRanks", into("@/file", {"--nproc", "4"}), 1,
+            {"@/file", "another path"}, &with_file),
+        bad_input(
+            "UnderAFile", into("@/file/run"), 1, {"@/file/run", "another path"},
+            &with_file),
+        in_shell(
+            kBound, bad_input(
+                        "MayNotBeWritten", into("@/locked"), 1,
+                        {"@/locked/config.toml", "Permission denied", "may use"},
+                        data_and([](const Stage& stage) {
+                          fs::create_directory(stage / "locked");
+                          fs::permissions(
+                              stage / "locked",
+                              fs::perms::owner_read | fs::perms::owner_exec);
+                        }))),
+        bad_input(
+            "DanglingLink", into("@/link"), 2, {"'@/link' is a symbolic link", "--out"},
             data_and([](const Stage& stage) {
               fs::create_symlink("gone", stage / "link");
-            })},
-        BadInputCase{
-            "IsALinkForThreeRanks",
-            into("@/link/", {"--nproc", "3"}),
-            2,
-            {"'@/link' is a symbolic link", "--out"},
-            data_and([](const Stage& stage) {
+            })),
+        bad_input(
+            "IsALinkForThreeRanks", into("@/link/", {"--nproc", "3"}), 2,
+            {"'@/link' is a symbolic link", "--out"}, data_and([](const Stage& stage) {
               fs::create_directory(stage / "other");
               fs::create_directory_symlink("other", stage / "link");
-            })},
-        BadInputCase{
-            "BelongsToAnotherUser",
-            into(somebody_elses()),
-            2,
-            {"' belongs to user ", "your own folder"},
-            &with_a_folder_of_somebody_else},
-        BadInputCase{"InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data},
-        BadInputCase{
-            "InSysForFourRanks",
-            into("/sys/run", {"--nproc", "4"}),
-            1,
-            {"/sys/run"},
-            &with_data},
-        BadInputCase{
-            "OnAReadOnlyDisk",
-            into("@/disk/run"),
-            1,
-            {"@/disk/run", "Read-only", "may use"},
-            &with_data,
-            {},
-            {},
-            "ro"},
-        BadInputCase{
-            "OnAReadOnlyDiskForThreeRanks",
-            into("@/disk/run", {"--nproc", "3"}),
-            1,
-            {"@/disk/run", "Read-only", "may use"},
-            &with_data,
-            {},
-            {},
-            "ro"}),
+            })),
+        bad_input(
+            "BelongsToAnotherUser", into(somebody_elses()), 2,
+            {"' belongs to user ", "your own folder"}, &with_a_folder_of_somebody_else),
+        bad_input("InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data),
+        bad_input(
+            "InSysForFourRanks", into("/sys/run", {"--nproc", "4"}), 1, {"/sys/run"},
+            &with_data),
+        on_disk(
+            "ro",
+            bad_input(
+                "OnAReadOnlyDiskForThreeRanks", into("@/disk/run", {"--nproc", "3"}), 1,
+                {"@/disk/run", "Read-only", "may use"}, &with_data))),
     name_of_case);
 
 // The checkpoint that was complete before the disk was full is valid.
@@ -142,101 +97,60 @@ void expect_whole_lines(const Stage& stage) {
 INSTANTIATE_TEST_SUITE_P(
     Limits, BadInput,
     testing::Values(
-        BadInputCase{
-            "OpenFiles",
-            train({"--nproc", "2"}),
-            2,
-            {"[launch] this process may open 12 files, but 2 ranks", "raise ulimit -n"},
-            &with_data,
-            {},
-            "ulimit -n 12; exec \"$@\""},
-        BadInputCase{
-            "OpenFilesOfManyRanks",
-            train({"--nproc", "4", "--backend", "gloo"}),
-            2,
-            {"may open 20 files, but 4 ranks", "raise ulimit -n"},
-            &with_data,
-            {},
-            "ulimit -n 20; exec \"$@\""},
-        BadInputCase{
-            "SizeOfAFile",
-            into("@/run"),
-            1,
-            {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
-            &with_data,
-            {},
-            "ulimit -f 32; exec \"$@\""},
-        BadInputCase{
-            "SizeOfAFileOfThreeRanks",
-            // Shared memory is a file too.
-            into("@/run", {"--nproc", "3", "--backend", "gloo"}),
-            1,
-            {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
-            &with_data,
-            {},
-            "ulimit -f 32; exec \"$@\""},
+        in_shell(
+            "ulimit -n 20; exec \"$@\"",
+            bad_input(
+                "OpenFilesOfManyRanks", train({"--nproc", "4", "--backend", "gloo"}), 2,
+                {"may open 20 files, but 4 ranks", "raise ulimit -n"}, &with_data)),
+        // With Gloo, because shared memory is a file too.
+        in_shell(
+            "ulimit -f 32; exec \"$@\"",
+            bad_input(
+                "SizeOfAFileOfThreeRanks",
+                into("@/run", {"--nproc", "3", "--backend", "gloo"}), 1,
+                {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
+                &with_data)),
         // The thread that writes checkpoints receives no signals.
-        BadInputCase{
-            "SizeOfAFileOfData",
-            {"data", "make", "digits", "--train", "64", "--test", "64", "--out",
-             "@/out"},
-            1,
-            {"@/out", "File too large", "raise ulimit -f"},
-            {},
-            {},
-            "ulimit -f 32; exec \"$@\""}),
+        in_shell(
+            "ulimit -f 32; exec \"$@\"",
+            bad_input(
+                "SizeOfAFileOfData",
+                {"data", "make", "digits", "--train", "64", "--test", "64", "--out",
+                 "@/out"},
+                1, {"@/out", "File too large", "raise ulimit -f"}))),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     FullDisk, BadInput,
     testing::Values(
-        BadInputCase{
-            "AtTheStart",
-            into("@/disk/run"),
-            1,
-            {"@/disk/run/", "No space left", "free some space"},
-            &with_data,
-            {},
-            {},
-            "size=4k"},
-        BadInputCase{
-            "AtTheFirstCheckpoint",
-            into("@/disk/run"),
-            1,
-            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
-            &with_data,
-            {},
-            {},
-            "size=64k"},
-        BadInputCase{
-            "AtTheFirstCheckpointForThreeRanks",
-            into("@/disk/run", {"--nproc", "3"}),
-            1,
-            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
-            &with_data,
-            {},
-            {},
-            "size=64k"},
-        BadInputCase{
-            "AtALaterCheckpoint",
-            into("@/disk/run", {"--epochs", "6"}),
-            1,
-            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
-            &with_data,
-            {},
-            {},
+        on_disk(
+            "size=4k",
+            bad_input(
+                "AtTheStart", into("@/disk/run"), 1,
+                {"@/disk/run/", "No space left", "free some space"}, &with_data)),
+        on_disk(
+            "size=64k",
+            bad_input(
+                "AtTheFirstCheckpointForThreeRanks",
+                into("@/disk/run", {"--nproc", "3"}), 1,
+                {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
+                &with_data)),
+        on_disk(
             "size=160k",
-            &evaluate_first_checkpoint},
-        BadInputCase{
-            "InTheMetrics",
-            into("@/disk/run", {"--batch-size", "1", "--log-every", "1"}),
-            1,
-            {"@/disk/run/metrics.jsonl", "No space left"},
-            &with_data,
-            {},
-            {},
+            and_then(
+                &evaluate_first_checkpoint,
+                bad_input(
+                    "AtALaterCheckpoint", into("@/disk/run", {"--epochs", "6"}), 1,
+                    {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
+                    &with_data))),
+        on_disk(
             "size=16k",
-            &expect_whole_lines}),
+            and_then(
+                &expect_whole_lines,
+                bad_input(
+                    "InTheMetrics",
+                    into("@/disk/run", {"--batch-size", "1", "--log-every", "1"}), 1,
+                    {"@/disk/run/metrics.jsonl", "No space left"}, &with_data)))),
     name_of_case);
 
 }  // namespace tandem::output_test

@@ -9,7 +9,7 @@ namespace tandem::ranks_test {
 // Runs one rank, as another launcher starts it. "train" runs on "@/data".
 BadInputCase rank(
     const std::string& name, const Variables& variables, int code,
-    const std::vector<std::string>& says, const std::vector<std::string>& flags = {}) {
+    const std::vector<std::string>& says, const Arguments& flags = {}) {
   return {name, train(flags), code, says, &with_data, variables};
 }
 
@@ -44,7 +44,7 @@ const std::string kNoHost = "no-such-host.invalid";
 
 std::vector<std::string> host(
     const std::string& number, const std::string& address, const std::string& port,
-    const std::vector<std::string>& more = {}) {
+    const Arguments& more = {}) {
   return train(with(
       {"--nproc", "2", "--nnodes", "2", "--node-rank", number, "--master-addr", address,
        "--master-port", port, "--timeout-seconds", "1", "--out", "@/out"},
@@ -86,61 +86,39 @@ INSTANTIATE_TEST_SUITE_P(
         rank(
             "OwnHostDoesNotResolve", meeting("0", kNoHost, "4511"), 1,
             {"'no-such-host.invalid'", "after 1 s", "MASTER_ADDR"}, kOpen),
-        BadInputCase{
-            "FirstHostPortTaken",
-            host("0", "127.0.0.1", "@port"),
-            2,
-            {"127.0.0.1:@port", "already in use"},
-            &with_data},
-        BadInputCase{
-            "FirstHostSomebodyElseAnswers",
-            host("1", "127.0.0.1", "@port"),
-            1,
-            {"127.0.0.1:@port", "another kind of server answers"},
-            &with_data},
-        BadInputCase{
-            "FirstHostAbsent",
-            host("1", "127.0.0.1", "@free"),
-            1,
-            {"127.0.0.1:@free", "no server answers", "after 1 s"},
-            &with_data},
-        BadInputCase{
-            "FirstHostUnknown",
-            host("1", kNoHost, "4511", {"--insecure"}),
-            1,
-            {"'no-such-host.invalid' does not resolve", "after 1 s"},
-            &with_data},
-        BadInputCase{
-            "FirstHostUnknownToItself",
-            host("0", kNoHost, "4511", {"--insecure"}),
-            1,
-            {"'no-such-host.invalid'", "after 1 s"},
-            &with_data},
-        BadInputCase{
-            "FirstHostElsewhere",
-            host("0", "192.0.2.1", "4511", {"--insecure"}),
-            2,
+        bad_input(
+            "FirstHostPortTaken", host("0", "127.0.0.1", "@port"), 2,
+            {"127.0.0.1:@port", "already in use"}, &with_data),
+        bad_input(
+            "FirstHostSomebodyElseAnswers", host("1", "127.0.0.1", "@port"), 1,
+            {"127.0.0.1:@port", "another kind of server answers"}, &with_data),
+        bad_input(
+            "FirstHostAbsent", host("1", "127.0.0.1", "@free"), 1,
+            {"127.0.0.1:@free", "no server answers", "after 1 s"}, &with_data),
+        bad_input(
+            "FirstHostUnknown", host("1", kNoHost, "4511", {"--insecure"}), 1,
+            {"'no-such-host.invalid' does not resolve", "after 1 s"}, &with_data),
+        bad_input(
+            "FirstHostUnknownToItself", host("0", kNoHost, "4511", {"--insecure"}), 1,
+            {"'no-such-host.invalid'", "after 1 s"}, &with_data),
+        bad_input(
+            "FirstHostElsewhere", host("0", "192.0.2.1", "4511", {"--insecure"}), 2,
             {"192.0.2.1:4511", "not an address of this host", "--listen-all"},
-            &with_data},
-        BadInputCase{
-            "HostsWithoutToken",
-            host("0", "10.77.0.1", "4511"),
-            2,
+            &with_data),
+        bad_input(
+            "HostsWithoutToken", host("0", "10.77.0.1", "4511"), 2,
             {"several hosts need a token", "umask 077; head -c 32 /dev/urandom",
              "--token-file", "TANDEM_TOKEN_FILE", "--insecure"},
-            &with_data},
-        BadInputCase{
-            "SecondHostAbsent",
-            host("0", "127.0.0.1", "@free"),
-            1,
-            {"3 of 4 did not arrive within ", "--timeout-seconds"},
-            &with_data}),
+            &with_data),
+        bad_input(
+            "SecondHostAbsent", host("0", "127.0.0.1", "@free"), 1,
+            {"3 of 4 did not arrive within ", "--timeout-seconds"}, &with_data)),
     name_of_case);
 
 BadInputCase launching(
-    const std::string& name, const std::vector<std::string>& flags,
+    const std::string& name, const Arguments& flags,
     const std::vector<std::string>& says, int code = 2) {
-  std::vector<std::string> arguments = with({"launch"}, flags);
+  Arguments arguments = with({"launch"}, flags);
   const auto prepare = [](const Stage& stage) {
     stage.write("text", "hello\n");
     stage.write("script", "#!/no/such/interpreter\n");

@@ -8,36 +8,27 @@ namespace tandem::settings_test {
 INSTANTIATE_TEST_SUITE_P(
     Names, BadInput,
     testing::Values(
-        BadInputCase{"Command", {"trian"}, 2, {"trian", "'train'"}},
-        BadInputCase{"Benchmark", {"bench", "stp"}, 2, {"'stp'", "'step'"}},
-        BadInputCase{
-            "ModelToPrint", {"model", "nett"}, 2, {"MODEL", "'nett'", "'net'"}},
-        BadInputCase{"CustomModelToPrint", {"model", "custom"}, 2, {"MODEL", "net5x5"}},
-        BadInputCase{
-            "MissingNetworkToPrint",
-            {"model", "@/nosuch.pt2"},
-            1,
-            {"@/nosuch.pt2", "check the path"}},
-        BadInputCase{
-            "NoModelToPrint",
-            {"model"},
-            2,
-            {"MODEL is missing, expected net", "write tandem model MODEL"}},
-        BadInputCase{
-            "InputOfAModelToPrint",
-            {"model", "net", "--input", "28x28"},
-            2,
-            {"--input", "'28x28'", "1x28x28"}},
-        BadInputCase{
-            "SmallInputOfAModelToPrint",
-            {"model", "net", "--input", "1x4x4"},
-            2,
-            {"4x4", "too small"}}),
+        bad_input("Command", {"trian"}, 2, {"trian", "'train'"}),
+        bad_input("Benchmark", {"bench", "stp"}, 2, {"'stp'", "'step'"}),
+        bad_input("ModelToPrint", {"model", "nett"}, 2, {"MODEL", "'nett'", "'net'"}),
+        bad_input("CustomModelToPrint", {"model", "custom"}, 2, {"MODEL", "net5x5"}),
+        bad_input(
+            "MissingNetworkToPrint", {"model", "@/nosuch.pt2"}, 1,
+            {"@/nosuch.pt2", "check the path"}),
+        bad_input(
+            "NoModelToPrint", {"model"}, 2,
+            {"MODEL is missing, expected net", "write tandem model MODEL"}),
+        bad_input(
+            "InputOfAModelToPrint", {"model", "net", "--input", "28x28"}, 2,
+            {"--input", "'28x28'", "1x28x28"}),
+        bad_input(
+            "SmallInputOfAModelToPrint", {"model", "net", "--input", "1x4x4"}, 2,
+            {"4x4", "too small"})),
     name_of_case);
 
 // Returns a case with a setting that is refused with exit code 2.
 BadInputCase setting(
-    const std::string& name, const std::vector<std::string>& flags,
+    const std::string& name, const Arguments& flags,
     const std::vector<std::string>& says) {
   return {name, train(flags), 2, says, &with_data};
 }
@@ -46,30 +37,21 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, BadInput,
     testing::Values(
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
-        BadInputCase{
-            "MissingNetwork",
-            train({"--model", "@/nosuch.pt2", "--nproc", "2"}),
-            1,
-            {"model is '@/nosuch.pt2'", "check the path of --model"},
-            &with_data},
-        BadInputCase{
-            "TextAsNetwork",
-            train({"--model", "@/text.pt2", "--nproc", "2"}),
-            1,
+        bad_input(
+            "MissingNetwork", train({"--model", "@/nosuch.pt2", "--nproc", "2"}), 1,
+            {"model is '@/nosuch.pt2'", "check the path of --model"}, &with_data),
+        bad_input(
+            "TextAsNetwork", train({"--model", "@/text.pt2", "--nproc", "2"}), 1,
             {"'@/text.pt2' is not a file of torch.export.save"},
-            data_and([](const Stage& stage) { stage.write("text.pt2", "hello"); })},
-        BadInputCase{
+            data_and([](const Stage& stage) { stage.write("text.pt2", "hello"); })),
+        bad_input(
             "BuiltInModelAsNetworkOfACheckpoint",
-            {"eval", "--checkpoint", "@/checkpoint", "--model", "net"},
-            2,
-            {"--model is 'net'", "NET.pt2", "leave out --model"},
-            &with_checkpoint},
-        BadInputCase{
+            {"eval", "--checkpoint", "@/checkpoint", "--model", "net"}, 2,
+            {"--model is 'net'", "NET.pt2", "leave out --model"}, &with_checkpoint),
+        bad_input(
             "NetworkOfABuiltInModel",
-            {"eval", "--checkpoint", "@/checkpoint", "--model", "net.pt2"},
-            2,
-            {"'net.pt2'", "is simplenet", "leave out --model"},
-            &with_checkpoint},
+            {"eval", "--checkpoint", "@/checkpoint", "--model", "net.pt2"}, 2,
+            {"'net.pt2'", "is simplenet", "leave out --model"}, &with_checkpoint),
         // -n counts hosts, as in tutorial 004.
         setting(
             "NodesWithoutPort", {"-n", "2"},
@@ -100,39 +82,31 @@ INSTANTIATE_TEST_SUITE_P(
         setting(
             "AllFrozen", {"--freeze", "*", "--nproc", "2"},
             {"all 2 parameters are frozen", "--freeze"}),
-        BadInputCase{
+        bad_input(
             "SkippedPatternWithoutMatch",
-            train({"--init", "@/checkpoint", "--init-skip", "fd.*", "--nproc", "3"}),
-            2,
-            {"init_skip has the pattern 'fd.*'", "'fc.*'"},
-            &with_checkpoint},
+            train({"--init", "@/checkpoint", "--init-skip", "fd.*", "--nproc", "3"}), 2,
+            {"init_skip has the pattern 'fd.*'", "'fc.*'"}, &with_checkpoint),
         // Two ranks: half of the samples must not fit into the memory of a rank.
-        BadInputCase{
-            "LargerThanMemory",
-            train({"--nproc", "2", "--model", "net", "--out", "@/out"}),
-            1,
-            {"[memory]", "--batch-size", "--model"},
-            [](const Stage& stage) { stage.data("data", 700, 700); },
-            {},
-            R"(ulimit -d 600000; exec "$@")"}),
+        in_shell(
+            R"(ulimit -d 600000; exec "$@")",
+            bad_input(
+                "LargerThanMemory",
+                train({"--nproc", "2", "--model", "net", "--out", "@/out"}), 1,
+                {"[memory]", "--batch-size", "--model"},
+                [](const Stage& stage) { stage.data("data", 700, 700); }))),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
     Recipe, BadInput,
     testing::Values(
-        BadInputCase{
-            "WrongType",
-            {"train", "@/r.toml"},
-            2,
-            {"@/r.toml:2", "epochs", "three"},
+        bad_input(
+            "WrongType", {"train", "@/r.toml"}, 2, {"@/r.toml:2", "epochs", "three"},
             [](const Stage& stage) {
               stage.write("r.toml", "model = \"net\"\nepochs = \"three\"\n");
-            }},
-        BadInputCase{
-            "Missing",
-            {"train", "@/nosuch.toml"},
-            1,
-            {"@/nosuch.toml", "check the path"}}),
+            }),
+        bad_input(
+            "Missing", {"train", "@/nosuch.toml"}, 1,
+            {"@/nosuch.toml", "check the path"})),
     name_of_case);
 
 }  // namespace tandem::settings_test

@@ -29,9 +29,7 @@ struct BadMirror {
   std::string says;
 };
 
-void PrintTo(const BadMirror& mirror, std::ostream* out) {
-  *out << mirror.name;
-}
+using tandem::operator<<;
 
 std::vector<BadMirror> bad_mirrors() {
   HttpAnswer longer{200, kFile + "x"};
@@ -87,7 +85,7 @@ TEST_P(FetchFrom, UsesTheNextMirrorAfterAFailure) {
 
 INSTANTIATE_TEST_SUITE_P(
     Bad, FetchFrom, testing::ValuesIn(bad_mirrors()),
-    [](const testing::TestParamInfo<BadMirror>& one) { return one.param.name; });
+    testing::PrintToStringParamName());
 
 class FetchFails : public FetchTest {};
 

@@ -227,7 +227,7 @@ TEST_F(Fetch, AStalledFetchDoesNotBlockASecondForever) {
     return answer_with(kFiles.at("images"), request);
   });
   write_mirrors(set_of("tiny", {server.url()}, {{"images", kFiles.at("images")}}));
-  const std::vector<std::string> command = {program(), "data", "fetch", "tiny"};
+  const Arguments command = {program(), "data", "fetch", "tiny"};
   Process first({command, variables(), true});
   while (server.requests().empty() && !first.poll()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

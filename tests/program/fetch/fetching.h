@@ -83,11 +83,11 @@ class FetchTest : public testing::Test {
   void write_mirrors(const std::string& text) const {
     replace_file(scratch_ / "mirrors.toml", text);
   }
-  CommandResult run(const std::vector<std::string>& arguments) const {
+  CommandResult run(const Arguments& arguments) const {
     return tandem_run(arguments, variables());
   }
   CommandResult fetch(
-      const std::string& name, const std::vector<std::string>& more = {}) const {
+      const std::string& name, const Arguments& more = {}) const {
     return run(with({"data", "fetch", name}, more));
   }
   std::string fetched(const std::string& name) const {

@@ -55,7 +55,7 @@ Files small_cifar() {
 
 class FetchToTrain : public FetchTest {
  protected:
-  CommandResult train(const std::vector<std::string>& more) const {
+  CommandResult train(const Arguments& more) const {
     return run(with({"train", "--model", "simplenet", "--epochs", "1"}, more));
   }
 };
@@ -64,8 +64,7 @@ TEST_F(FetchToTrain, FetchesMissingFilesOnceBeforeRanksStart) {
   const Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
-  const std::vector<std::string> command = {
-      "--data", "mnist", "--fetch", "--nproc", "3"};
+  const Arguments command = {"--data", "mnist", "--fetch", "--nproc", "3"};
   const auto result = checked(train(with(command, {"--out", scratch_ / "run"})));
   EXPECT_EQ(server.requests().size(), 4u);
   EXPECT_THAT(result.errors, HasSubstr("fetching mnist into"));

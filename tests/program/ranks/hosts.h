@@ -72,13 +72,13 @@ class Hosts {
   }
   /// Runs a program of tandem on a host.
   CommandResult run(
-      int host, const std::vector<std::string>& arguments,
+      int host, const Arguments& arguments,
       const Variables& variables = {}, const std::string& own = "tandem") const {
     return run_any(host, with({program(own)}, arguments), variables);
   }
   /// Runs any command on a host.
   CommandResult run_any(
-      int host, const std::vector<std::string>& command,
+      int host, const Arguments& command,
       const Variables& variables = {}) const {
     std::vector<std::string> words = {"ip", "netns", "exec", name(host)};
     if (!kept_.empty() && host > 0) {
@@ -110,17 +110,8 @@ class Hosts {
   template <typename ArgumentsOf>
   std::vector<CommandResult> run_all(
       const ArgumentsOf& arguments, const Variables& variables = {}) const {
-    std::vector<CommandResult> results(static_cast<size_t>(count_));
-    std::vector<std::thread> threads;
-    for (int host = 0; host < count_; ++host) {
-      threads.emplace_back([&, host] {
-        results[static_cast<size_t>(host)] = run(host, arguments(host), variables);
-      });
-    }
-    for (auto& thread : threads) {
-      thread.join();
-    }
-    return results;
+    return run_together(
+        count_, [&](int host) { return run(host, arguments(host), variables); });
   }
 
  private:

@@ -60,77 +60,52 @@ TEST(Hosts, LocalRankZeroOfEachHostPrints) {
 }
 
 // Tutorial 004: -n nodes -g gpus -nr rank, and the address in the environment.
-TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
-  const Hosts hosts(4);
-  TANDEM_NEEDS_HOSTS(hosts);
-  const auto results = hosts.run_all(
+std::vector<CommandResult> run_nodes(int nodes, int ranks_on_each) {
+  const Hosts hosts(nodes);
+  return hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
-                                        "--data",      "digits",
-                                        "--limit",     "1600",
-                                        "--log-every", "1",
-                                        "-n",          "4",
-                                        "-g",          "2",
-                                        "-nr",         std::to_string(host)};
+        return with(
+            {"train", recipe_file("nodes-gpus"), "--data", "digits", "--limit", "1600",
+             "--log-every", "1"},
+            {"-n", std::to_string(nodes), "-g", std::to_string(ranks_on_each), "-nr",
+             std::to_string(host)});
       },
       {{"MASTER_ADDR", hosts.address(0)}, {"MASTER_PORT", "8889"}});
-  for (const auto& result : results) {
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-    const auto lines = lines_with(result.output, "Epoch [");
-    ASSERT_EQ(lines.size(), 4u) << result.output;
-    EXPECT_THAT(lines[0], MatchesRegex("Epoch .1/2., Step .1/2., Loss: [0-9.]+"));
-    EXPECT_THAT(lines[3], MatchesRegex("Epoch .2/2., Step .2/2., Loss: [0-9.]+"));
-    EXPECT_THAT(
-        lines_with(result.output, "Training complete in: "),
-        ElementsAre(MatchesRegex("Training complete in: 0:0.:[0-9.]+")));
-  }
-  EXPECT_THAT(results[0].output, HasSubstr("8 ranks over shm+gloo"));
-}
-
-// Returns rank 0's losses with four ranks, `on_each` per host.
-std::vector<std::string> losses_of_four_ranks(int on_each) {
-  const Hosts hosts(4 / on_each);
-  const auto results = hosts.run_all(
-      [&](int host) {
-        return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
-                                        "--data",      "digits",
-                                        "--limit",     "1600",
-                                        "--log-every", "1",
-                                        "-n",          std::to_string(4 / on_each),
-                                        "-g",          std::to_string(on_each),
-                                        "-nr",         std::to_string(host)};
-      },
-      {{"MASTER_ADDR", hosts.address(0)}, {"MASTER_PORT", "8889"}});
-  for (const auto& result : results) {
-    EXPECT_TRUE(result.status.ok()) << result.errors;
-  }
-  return lines_with(results[0].output, "Epoch [");
 }
 
 TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
   TANDEM_NEEDS_HOSTS(Hosts(4));
-  const auto on_four = losses_of_four_ranks(1);
-  EXPECT_EQ(on_four.size(), 8u);
-  EXPECT_EQ(losses_of_four_ranks(2), on_four);
+  const auto on_four = run_nodes(4, 1);
+  for (const auto& result : on_four) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto lines = lines_with(result.output, "Epoch [");
+    ASSERT_EQ(lines.size(), 8u) << result.output;
+    EXPECT_THAT(lines[0], MatchesRegex("Epoch .1/2., Step .1/4., Loss: [0-9.]+"));
+    EXPECT_THAT(lines[7], MatchesRegex("Epoch .2/2., Step .4/4., Loss: [0-9.]+"));
+    EXPECT_THAT(
+        lines_with(result.output, "Training complete in: "),
+        ElementsAre(MatchesRegex("Training complete in: 0:0.:[0-9.]+")));
+  }
+  EXPECT_THAT(on_four[0].output, HasSubstr("4 ranks over gloo"));
+  const auto on_two = run_nodes(2, 2);
+  EXPECT_TRUE(on_two[1].status.ok()) << on_two[1].errors;
+  EXPECT_THAT(on_two[0].output, HasSubstr("4 ranks over shm+gloo"));
+  EXPECT_EQ(
+      lines_with(on_two[0].output, "Epoch ["),
+      lines_with(on_four[0].output, "Epoch ["));
 }
 
 TEST(Hosts, AProgramSpawnsRanksOnBothHosts) {
   const Hosts hosts(2);
   TANDEM_NEEDS_HOSTS(hosts);
-  const auto spawning = [&](int host) {
+  const auto results = run_together(2, [&](int host) {
     return hosts.run(
         host, {"hosts"}, {{"HOST", std::to_string(host)}, {"HOST_0", hosts.address(0)}},
         "spawn_helper");
-  };
-  CommandResult second;
-  std::thread other([&] { second = spawning(1); });
-  const auto first = spawning(0);
-  other.join();
-  EXPECT_TRUE(first.status.ok()) << first.errors;
-  EXPECT_TRUE(second.status.ok()) << second.errors;
-  EXPECT_THAT(first.output, HasSubstr("1 of 4, 4 met\n"));
-  EXPECT_THAT(second.output, HasSubstr("3 of 4, 4 met\n"));
-  EXPECT_THAT(second.output, EndsWith("host ended\n"));
+  });
+  EXPECT_THAT(checked(results[0]).output, HasSubstr("1 of 4, 4 met\n"));
+  EXPECT_THAT(checked(results[1]).output, HasSubstr("3 of 4, 4 met\n"));
+  EXPECT_THAT(results[1].output, EndsWith("host ended\n"));
 }
 
 // Returns the errors in the output, without notices of waiting for hosts that a busy
@@ -145,24 +120,13 @@ std::string line_of_three(
     const std::vector<std::string>& last, const std::vector<std::string>& others) {
   const Hosts hosts(3);
   const auto results = hosts.run_all([&](int host) {
-    std::vector<std::string> arguments = {
-        "train",
-        "--model",
-        "simplenet",
-        "--limit",
-        "640",
-        "--master-addr",
-        hosts.address(0),
-        "--master-port",
-        "29500",
-        "--timeout-seconds",
-        "60"};
     const auto& more = host == 2 ? last : others;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    if (std::find(more.begin(), more.end(), "--node-rank") == more.end()) {
-      arguments.insert(arguments.end(), {"--node-rank", std::to_string(host)});
-    }
-    return arguments;
+    const bool has_number = std::count(more.begin(), more.end(), "--node-rank") > 0;
+    return with(
+        {"train", "--model", "simplenet", "--limit", "640", "--master-addr",
+         hosts.address(0), "--master-port", "29500", "--timeout-seconds", "60"},
+        more,
+        has_number ? Arguments() : Arguments{"--node-rank", std::to_string(host)});
   });
   for (const auto& result : results) {
     EXPECT_EQ(result.status.code, 2) << result.errors;
@@ -187,7 +151,7 @@ TEST(Hosts, DifferencesAreNamedOnEveryHost) {
 
 struct OverHosts {
   const char* strategy;
-  std::vector<std::string> settings;
+  Arguments settings;
   // The first line counts the processes that read the data.
   const char* readers;
 };
@@ -198,10 +162,10 @@ TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
   const Hosts hosts(2);
   TANDEM_NEEDS_HOSTS(hosts);
   const auto results = hosts.run_all([&](int host) {
-    const Arguments run = {"train",   "--strategy", GetParam().strategy,
-                           "--model", "lenet3x3",   "--limit",
-                           "1280"};
-    return with(with(run, hosts.flags_of(host, 2, 2)), GetParam().settings);
+    return with(
+        {"train", "--strategy", GetParam().strategy, "--model", "lenet3x3", "--limit",
+         "1280"},
+        hosts.flags_of(host, 2, 2), GetParam().settings);
   });
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "tandem/base/store/store.h"
 #include "tests/parity/python.h"
 #include "tests/program/program.h"
 
@@ -24,7 +23,7 @@ class LaunchLogs : public testing::Test {
   CommandResult launch(
       const Arguments& flags, const Arguments& command, Variables variables = {}) {
     variables.emplace_back("TMPDIR", temporary_.path());
-    return tandem_run(with(with({"launch"}, flags), command), variables);
+    return tandem_run(with({"launch"}, flags, command), variables);
   }
   CommandResult run_script(
       const Arguments& flags, const std::string& script,
@@ -173,11 +172,7 @@ TEST_F(LaunchLogs, AStopSignalNeedsNoSummary) {
 }
 
 TEST_F(LaunchLogs, OnlyTheHostOfTheFailedRankPrintsTheSummary) {
-  std::string port;
-  {
-    const StoreServer probe("tcp:127.0.0.1:0");
-    port = probe.address().substr(probe.address().rfind(':') + 1);
-  }
+  const auto port = unused_port();
   const auto host = [&](const std::string& number) {
     return program() + " launch --nproc-per-node 2 --nnodes 2 --node-rank " + number +
            " --master-port " + port +

@@ -18,22 +18,18 @@ CommandResult launch(const Arguments& arguments, const Variables& variables = {}
 
 struct Form {
   const char* name;
-  std::vector<std::string> flags;
+  Arguments flags;
   int ranks;
 };
 
-void PrintTo(const Form& form, std::ostream* out) {
-  *out << form.name;
-}
+using tandem::operator<<;
 
 class LaunchForm : public testing::TestWithParam<Form> {};
 
 TEST_P(LaunchForm, StartsRanksOfTheProgramWithItsArguments) {
-  auto arguments = GetParam().flags;
-  arguments.insert(
-      arguments.end(),
-      {"sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $*", "sh", "--epochs=3"});
-  const auto result = checked(launch(arguments));
+  const auto result = checked(launch(with(
+      GetParam().flags,
+      {"sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $*", "sh", "--epochs=3"})));
   std::vector<std::string> lines;
   const auto size = std::to_string(GetParam().ranks);
   for (int i = 0; i < GetParam().ranks; ++i) {
@@ -66,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
              "--nproc-per-node=3"},
             3},
         Form{"Dashes", {"--nproc-per-node=4", "--"}, 4}),
-    [](const auto& form) { return std::string(form.param.name); });
+    testing::PrintToStringParamName());
 
 TEST(LaunchProgram, PrintsNothingItselfIfRanksSucceed) {
   const auto result = checked(launch(
@@ -115,14 +111,12 @@ TEST(TrainHelp, ListsAllNames) {
 }
 
 // Without a listener, the launcher of host 1 names the host that it waits for.
-std::string looks_for(
-    const std::vector<std::string>& flags, const Variables& variables) {
+std::string looks_for(const Arguments& flags, const Variables& variables) {
   const Scratch scratch;
   replace_file(scratch / "r.toml", "master_addr = \"127.0.0.2\"\nmaster_port = 4002\n");
-  std::vector<std::string> arguments = {"train", scratch / "r.toml",  "-n",  "2", "-nr",
-                                        "1",     "--timeout-seconds", "0.05"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  return tandem_run(arguments, variables).errors;
+  const Arguments train = {"train", scratch / "r.toml",  "-n",  "2", "-nr",
+                           "1",     "--timeout-seconds", "0.05"};
+  return tandem_run(with(train, flags), variables).errors;
 }
 
 TEST(TrainMaster, FlagsOverrideTheEnvironmentThatOverridesTheRecipe) {

@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <chrono>
 #include <ctime>
 #include <future>
-#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "hosts.h"
 #include "tandem/base/host.h"
@@ -23,10 +24,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-int unused_port() {
-  return port_of(listen_for_metrics("127.0.0.1", 0));
-}
-
 // A run that trains until the test stops it.
 class Metrics : public testing::Test {
  protected:
@@ -41,7 +38,7 @@ class Metrics : public testing::Test {
         more);
   }
   Arguments with_metrics(const Arguments& more) const {
-    return with({"--metrics-port", std::to_string(port_)}, more);
+    return with({"--metrics-port", port_}, more);
   }
   void begin(const Arguments& arguments) {
     run_ = std::async(std::launch::async, [=] { return tandem_run(arguments); });
@@ -66,15 +63,15 @@ class Metrics : public testing::Test {
   // Returns the samples when they have a metric with at least this value; otherwise
   // fails the test after a minute.
   MetricSamples scrape_until(const std::string& name, double least) const {
-    for (int i = 0; i < 600; ++i) {
-      auto samples = scrape();
-      if (samples.count(name) == 1 && samples.at(name) >= least) {
-        return samples;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    ADD_FAILURE() << name << " is not " << least << " or more";
-    return {};
+    MetricSamples samples;
+    EXPECT_TRUE(eventually(
+        [&] {
+          samples = scrape();
+          return samples.count(name) == 1 && samples.at(name) >= least;
+        },
+        60))
+        << name << " is not " << least << " or more";
+    return samples;
   }
   CommandResult top(const Arguments& arguments) const {
     return tandem_run(with({"top"}, arguments));
@@ -82,15 +79,14 @@ class Metrics : public testing::Test {
 
   const Scratch scratch_;
   const std::string out_ = scratch_ / "run";
-  const int port_ = unused_port();
-  const std::string address_ = "127.0.0.1:" + std::to_string(port_);
+  const std::string port_ = unused_port();
+  const std::string address_ = "127.0.0.1:" + port_;
   std::future<CommandResult> run_;
 };
 
 // Returns the training line of metrics.jsonl with the loss of the samples.
 nlohmann::json line_of(const MetricSamples& samples, const std::string& out) {
-  for (const auto& text : split(read_file(out + "/metrics.jsonl"), '\n')) {
-    const auto line = nlohmann::json::parse(text);
+  for (const auto& line : metrics_of(out)) {
     if (line["kind"] == "train" && line["loss"] == samples.at("tandem_loss")) {
       return line;
     }
@@ -123,6 +119,8 @@ struct Ranks {
   int num_processes;
 };
 
+using tandem::operator<<;
+
 class MetricsOfRanks : public Metrics, public testing::WithParamInterface<Ranks> {};
 
 TEST_P(MetricsOfRanks, AreThoseOfMetricsJsonl) {
@@ -146,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ranks{"Threads", {"--nproc", "3", "--rank-type", "thread"}, 3, 1},
         Ranks{"Three", {"--nproc", "3"}, 3, 3},
         Ranks{"Averaging", {"--nproc", "4", "--strategy", "averaging"}, 4, 4}),
-    [](const auto& test) { return test.param.name; });
+    testing::PrintToStringParamName());
 
 TEST_F(Metrics, SurviveARestart) {
   begin(training(with_metrics({"--nproc", "3", "--max-restarts", "3"})));
@@ -161,7 +159,7 @@ TEST_F(Metrics, SurviveARestart) {
 }
 
 TEST_F(Metrics, NeedAFreePort) {
-  const auto taken = listen_for_metrics("127.0.0.1", port_);
+  const auto taken = listen_for_metrics("127.0.0.1", std::stoi(port_));
   for (const Arguments& command :
        {training(with_metrics({"--nproc", "3"})), training(with_metrics({})),
         with({"launch", "--nproc", "3"}, with_metrics({"/bin/echo", "started"}))}) {
@@ -177,9 +175,9 @@ TEST_F(Metrics, NeedAFreePort) {
 }
 
 TEST_F(Metrics, AreServedByTheLauncherThatStartedTheRanks) {
-  const Arguments launch = {
-      "launch", "--nproc", "3", "--metrics-port", std::to_string(port_), program()};
-  const auto unused = std::to_string(unused_port());
+  const Arguments launch = {"launch",         "--nproc", "3",
+                            "--metrics-port", port_,     program()};
+  const auto unused = unused_port();
   begin(with(launch, training({"--metrics-port", unused})));
   const auto samples = scrape_until("tandem_checkpoint_step", 5);
   EXPECT_EQ(samples.at("tandem_ranks"), 3);

@@ -74,8 +74,8 @@ TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNoMore) {
 }
 
 std::vector<std::string> server_run(
-    const std::string& out, const std::vector<std::string>& more,
-    const std::string& epochs = "2", const std::string& ranks = "3") {
+    const std::string& out, const Arguments& more, const std::string& epochs = "2",
+    const std::string& ranks = "3") {
   return with(
       {"train", "--strategy", "parameter_server", "--model", "convnet", "--limit",
        "1280", "--epochs", epochs, "--schedule", "step", "--nproc", ranks, "--out",
@@ -162,9 +162,7 @@ std::vector<std::string> open_doors_of(pid_t pid) {
 TEST(ParameterServerProgram, OpensNoPortOnOneHost) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  auto command = server_run(out, {}, "2000");
-  command.insert(command.begin(), program());
-  Process run({command, {}, true});
+  Process run({with({program()}, server_run(out, {}, "2000")), {}, true});
   wait_until_it_reports(out);
   const auto workers = workers_of(out);
   EXPECT_EQ(workers.size(), 3u);

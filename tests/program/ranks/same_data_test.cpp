@@ -4,11 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <thread>
 
-#include "tandem/base/store/socket.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/write_digits.h"
 #include "tests/program/program.h"
@@ -43,25 +40,12 @@ class SameData : public testing::Test {
   }
 
   // Three hosts with a rank and a folder each.
-  std::array<CommandResult, 3> run_on_all(const std::vector<std::string>& more) const {
-    const auto address = listen_at("tcp:127.0.0.1:0").address;
-    const auto port = address.substr(address.rfind(':') + 1);
-    std::array<CommandResult, 3> results;
-    std::vector<std::thread> hosts;
-    for (size_t rank = 0; rank < 3; ++rank) {
-      hosts.emplace_back([&, rank] {
-        results[rank] = tandem_run(
-            with(run_on(std::string(1, static_cast<char>('a' + rank))), more),
-            {{"RANK", std::to_string(rank)},
-             {"WORLD_SIZE", "3"},
-             {"MASTER_ADDR", "127.0.0.1"},
-             {"MASTER_PORT", port}});
-      });
-    }
-    for (auto& host : hosts) {
-      host.join();
-    }
-    return results;
+  std::vector<CommandResult> run_on_all(const Arguments& more) const {
+    const auto port = unused_port();
+    return run_together(3, [&](int rank) {
+      const std::string folder(1, static_cast<char>('a' + rank));
+      return tandem_run(with(run_on(folder), more), variables_of_rank(rank, 3, port));
+    });
   }
 
   const Scratch scratch_;
@@ -100,12 +84,10 @@ class ResumedData : public SameData, public testing::WithParamInterface<const ch
  protected:
   CommandResult train_on(
       const std::string& folder, const std::string& ranks,
-      const std::vector<std::string>& more) const {
+      const Arguments& more) const {
     return tandem_run(with(
-        with(
-            run_on(folder),
-            {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"}),
-        more));
+        run_on(folder),
+        {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"}, more));
   }
 };
 

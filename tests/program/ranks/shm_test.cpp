@@ -53,8 +53,7 @@ Ranks run_shm_ranks(
       env.world_size = env.local_world_size = size;
       env.store = server.address();
       ProcessOptions options;
-      options.command = {program(rank + 1 == size ? last : "shm_ranks")};
-      options.command.insert(options.command.end(), words.begin(), words.end());
+      options.command = with({program(rank + 1 == size ? last : "shm_ranks")}, words);
       options.variables = to_variables(env);
       options.variables.emplace_back("OMP_NUM_THREADS", "1");
       options.pipe_output = true;

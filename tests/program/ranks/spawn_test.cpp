@@ -72,11 +72,7 @@ TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {
         program("spawn_helper")},
        {},
        true});
-  bool up = false;
-  for (int turn = 0; turn < 10 && !up; ++turn) {
-    up = eventually([&] { return file_exists(scratch / "up"); });
-  }
-  ASSERT_TRUE(up);
+  ASSERT_TRUE(eventually([&] { return file_exists(scratch / "up"); }, 100));
   // Only the parent, not its process group.
   kill(parent.pid(), SIGTERM);
   EXPECT_TRUE(parent.wait().ok());

@@ -24,13 +24,10 @@ class Torchrun : public testing::Test {
     }
   }
 
-  static CommandResult start(
-      const std::vector<std::string>& command,
-      const std::vector<std::string>& arguments) {
-    std::vector<std::string> all = {
-        torchrun(), "--standalone", "--nproc-per-node=3", "--no-python"};
-    all.insert(all.end(), command.begin(), command.end());
-    all.insert(all.end(), arguments.begin(), arguments.end());
+  static CommandResult start(const Arguments& command, const Arguments& arguments) {
+    const Arguments all = with(
+        {torchrun(), "--standalone", "--nproc-per-node=3", "--no-python"}, command,
+        arguments);
     return run_command(all, {}, 300);
   }
 
@@ -38,15 +35,10 @@ class Torchrun : public testing::Test {
 };
 
 TEST_F(Torchrun, GivesTheBitsOfTandemsLauncher) {
-  const std::vector<std::string> run = {"--model", "convnet", "--limit", "1280"};
   const auto with_out = [&](const std::string& name) {
-    auto arguments = run;
-    arguments.insert(arguments.end(), {"--out", scratch_ / name});
-    return arguments;
+    return Arguments{"--model", "convnet", "--limit", "640", "--out", scratch_ / name};
   };
-  auto ours = with_out("ours");
-  ours.insert(ours.begin(), {"train", "--nproc", "3"});
-  run_ok(ours);
+  run_ok(with({"train", "--nproc", "3"}, with_out("ours")));
   const auto expected = hash_of(scratch_ / "ours");
   EXPECT_EQ(expected.size(), 64u);
 
@@ -84,7 +76,7 @@ TEST_F(Torchrun, MakesTheLogFilesAndVariablesOfTandemsLauncher) {
         "--nproc-per-node=3", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0",
         "--rdzv-id=7",        "--role=trainer",      "--redirects=0:3,1:1,2:1",
         "--tee=1:2,2:1",      "--no-python",         "--log-dir=" + (scratch_ / name)};
-    checked(run_command(with(with(launcher, flags), {"sh", "-c", script}), {}, 300));
+    checked(run_command(with(launcher, flags, {"sh", "-c", script}), {}, 300));
     const auto root = scratch_ / name + "/" + list_directory(scratch_ / name).at(0);
     std::string texts;
     for (const std::string rank : {"0", "1", "2"}) {

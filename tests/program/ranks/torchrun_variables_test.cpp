@@ -6,7 +6,6 @@
 
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/store/store.h"
 #include "tests/program/program.h"
 
 namespace tandem::torchrun_variables_test {
@@ -17,9 +16,8 @@ using testing::StartsWith;
 const std::vector<std::string> kEcho = {
     "sh", "-c", "echo $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"};
 
-CommandResult launch(
-    const Variables& variables, const std::vector<std::string>& flags = {}) {
-  return tandem_run(with(with({"launch"}, flags), kEcho), variables);
+CommandResult launch(const Variables& variables, const Arguments& flags = {}) {
+  return tandem_run(with({"launch"}, flags, kEcho), variables);
 }
 
 const Variables kSecondHost = {
@@ -79,11 +77,7 @@ TEST(TorchrunVariables, AreIgnoredInARankAndWhenEmpty) {
 }
 
 TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
-  std::string port;
-  {
-    const StoreServer probe("tcp:127.0.0.1:0");
-    port = probe.address().substr(probe.address().rfind(':') + 1);
-  }
+  const auto port = unused_port();
   const auto host = [&](const std::string& number, const std::string& run) {
     return std::vector<std::string>{program(),     "launch", "--nnodes",          "2",
                                     "--node-rank", number,   "--master-port",     port,
@@ -100,7 +94,7 @@ TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
 TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
   const Scratch scratch;
   replace_file(scratch / "recipe.toml", "nproc = 3\nmodel = \"simplenet\"\n");
-  const auto train = [&](const std::vector<std::string>& flags) {
+  const auto train = [&](const Arguments& flags) {
     return tandem_run(
         with(
             {"train", scratch / "recipe.toml", "--limit", "256", "--out",

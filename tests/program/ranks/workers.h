@@ -1,15 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tests/base/test_tools.h"
 
 namespace tandem {
 
@@ -55,9 +54,7 @@ inline bool has_reported(const std::string& out) {
 
 /// Waits until has_reported(out) is true, for at most a minute.
 inline void wait_until_it_reports(const std::string& out) {
-  for (int i = 0; i < 600 && !has_reported(out); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  eventually([&] { return has_reported(out); }, 60);
 }
 
 /// Returns the process id of the parent of `pid`; 0 if the process does not exist.

@@ -26,21 +26,14 @@ class FaultyDiskRun : public testing::Test {
         {"TANDEM_FILE_FAULT", std::to_string(static_cast<int>(kind)) + " " +
                                   std::to_string(operation) + " " +
                                   std::to_string(EIO) + " " + out_ + "/checkpoints"}};
-    return tandem_run(arguments(out_) + more, variables);
+    return tandem_run(with(arguments(out_), more), variables);
   }
   static Arguments arguments(const std::string& out) {
-    return trained(out) + Arguments{"--nproc", "2", "--checkpoint-every", "4"};
+    return with(trained(out), {"--nproc", "2", "--checkpoint-every", "4"});
   }
-  // Results of a run without faults.
-  static const std::string& whole() {
-    static const std::string hash = [] {
-      const Scratch scratch;
-      return run_to_end(arguments(scratch / "whole"), scratch / "whole");
-    }();
-    return hash;
-  }
-  void expect_goes_on() const {
-    EXPECT_EQ(run_to_end(arguments(out_) + kResume, out_), whole());
+  // Returns the hash of a run without faults.
+  std::string undisturbed() const {
+    return run_to_end(arguments(scratch_ / "whole"), scratch_ / "whole");
   }
 
   const Scratch scratch_;
@@ -52,14 +45,22 @@ class FaultyDiskRun : public testing::Test {
 // In the second of several checkpoints.
 constexpr int64_t kOperation = 60;
 
-TEST_F(FaultyDiskRun, EndsWithFileAndReason) {
-  const auto ended = run(FaultKind::fail, kOperation);
-  expect_exit(
-      ended, 1,
-      {"error: rank 0 failed: [files] cannot ", out_ + "/checkpoints/",
-       "Input/output error"});
-  EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
-  expect_goes_on();
+TEST_F(FaultyDiskRun, ResumesWithEqualBitsAfterAFault) {
+  const auto whole = undisturbed();
+  for (const auto kind : {FaultKind::fail, FaultKind::tear, FaultKind::die}) {
+    remove_all(out_);
+    const auto ended = run(kind, kOperation);
+    if (kind == FaultKind::fail) {
+      expect_exit(
+          ended, 1,
+          {"error: rank 0 failed: [files] cannot ", out_ + "/checkpoints/",
+           "Input/output error"});
+    } else {
+      expect_exit(ended, 1, {"exited with code 99"});
+    }
+    EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
+    EXPECT_EQ(run_to_end(with(arguments(out_), kResume), out_), whole);
+  }
 }
 
 TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {
@@ -69,17 +70,7 @@ TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {
       ended.errors,
       {"warning: the checkpoint of step ",
        " is missing, and the run continues: [files] cannot ", "Input/output error"});
-  EXPECT_EQ(hash_of(out_), whole());
-}
-
-TEST_F(FaultyDiskRun, KilledDuringAWriteResumesWithEqualBits) {
-  for (const auto kind : {FaultKind::tear, FaultKind::die}) {
-    remove_all(out_);
-    const auto ended = run(kind, kOperation);
-    expect_exit(ended, 1, {"exited with code 99"});
-    EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
-    expect_goes_on();
-  }
+  EXPECT_EQ(hash_of(out_), undisturbed());
 }
 
 }  // namespace tandem::faulty_disk_test

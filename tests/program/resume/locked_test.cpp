@@ -21,16 +21,15 @@ class LockedOut : public testing::TestWithParam<std::vector<std::string>> {};
 TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  Arguments command = {program()};
-  command = command + trained(out) + GetParam();
+  const auto command = with({program()}, trained(out), GetParam());
   const Arguments endless = {"--set", "epochs=100000", "--set", "log_every=100000"};
-  Process first({command + endless + Arguments{"--checkpoint-every", "1"}, {}, false});
+  Process first({with(command, endless, {"--checkpoint-every", "1"}), {}, false});
   ASSERT_TRUE(
       eventually([&] { return !newest_checkpoint(out + "/checkpoints").empty(); }));
   const auto lock = read_file(out + "/run.lock");
   ASSERT_THAT(lock, HasSubstr("process "));
   for (const auto& more : {Arguments(), kResume}) {
-    const auto second = run_command(command + more);
+    const auto second = run_command(with(command, more));
     expect_exit(second, 2, {"another run writes to '" + out + "'", lock});
     EXPECT_EQ(sorted_lines(second.errors).size(), 1u) << second.errors;
   }
@@ -40,7 +39,7 @@ TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   EXPECT_FALSE(workers.empty());
   kill(first.pid(), SIGKILL);
   first.wait();
-  const auto resumed = checked(run_command(command + kResume));
+  const auto resumed = checked(run_command(with(command, kResume)));
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
   EXPECT_FALSE(file_exists(out + "/run.lock"));
 }

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <ostream>
 #include <string>
 
 #include "tests/program/resume/resumed_run.h"
@@ -19,9 +18,7 @@ struct Move {
   double tolerance;
 };
 
-void PrintTo(const Move& move, std::ostream* out) {
-  *out << move.name;
-}
+using tandem::operator<<;
 
 class MovedRun : public testing::TestWithParam<Move> {};
 
@@ -29,19 +26,13 @@ class MovedRun : public testing::TestWithParam<Move> {};
 TEST_P(MovedRun, ReadsTheRemainingSamplesOnce) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const Arguments common = {"train",   "--model",
-                            "convnet", "--limit",
-                            "500",     "--epochs",
-                            "2",       "--precision",
-                            "fp64",    "--schedule",
-                            "step",    "--log-every",
-                            "1",       "--checkpoint-every",
-                            "5",       "--eval-batch-size",
-                            "100",     "--keep-checkpoints",
-                            "0",       "--out"};
-  const auto whole = run_to_end(common + Arguments{out} + GetParam().from, out);
+  const auto common = with(
+      {"train", "--model", "net5x5", "--limit", "500", "--epochs", "2", "--precision",
+       "fp64", "--schedule", "step", "--log-every", "1", "--checkpoint-every", "5"},
+      {"--eval-batch-size", "100", "--keep-checkpoints", "0", "--out"});
+  const auto whole = run_to_end(with(common, {out}, GetParam().from), out);
   const auto moved_out = scratch / "moved";
-  run_ok(common + Arguments{moved_out, "--resume", checkpoint(out, 5)} + GetParam().to);
+  run_ok(with(common, {moved_out, "--resume", checkpoint(out, 5)}, GetParam().to));
   const double tolerance = GetParam().tolerance;
   if (tolerance == 0) {
     EXPECT_EQ(hash_of(moved_out), whole);
@@ -80,6 +71,6 @@ INSTANTIATE_TEST_SUITE_P(
             {"--nproc", "3", "--batch-size", "32"},
             {"--nproc", "2", "--batch-size", "32"},
             -1}),
-    [](const auto& row) { return std::string(row.param.name); });
+    testing::PrintToStringParamName());
 
 }  // namespace tandem::moved_test

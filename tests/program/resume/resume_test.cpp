@@ -16,13 +16,12 @@ using testing::HasSubstr;
 TEST(Resume, MetricsShowEachStepOnce) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto arguments =
-      trained(out) + Arguments{"--checkpoint-every", "30", "--keep-checkpoints", "0"};
+  const auto arguments = with(trained(out), {"--checkpoint-every", "30"}, kKeepAll);
   run_ok(arguments);
   const auto before = read_file(out + "/metrics.jsonl");
   // Half a line, as a killed run leaves it.
   replace_file(out + "/metrics.jsonl", before + "{\"format_version\":1,\"ki");
-  run_ok(arguments + Arguments{"--resume", checkpoint(out, 30)});
+  run_ok(with(arguments, {"--resume", checkpoint(out, 30)}));
   // The lines without speed and time, which differ between runs.
   const auto losses = [](const std::string& text) {
     std::vector<std::string> found;
@@ -44,8 +43,8 @@ TEST(Resume, ADamagedCheckpointChangesNoFiles) {
   run_ok(run);
   const auto config = read_file(out + "/config.toml");
   const auto metrics = read_file(out + "/metrics.jsonl");
-  const auto refused = tandem_run(
-      run + Arguments{"--resume", out + "/checkpoints/nosuch", "--lr", "0.5"});
+  const auto refused =
+      tandem_run(with(run, {"--resume", out + "/checkpoints/nosuch", "--lr", "0.5"}));
   EXPECT_EQ(refused.status.code, 1);
   EXPECT_EQ(read_file(out + "/config.toml"), config);
   EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
@@ -64,8 +63,8 @@ TEST(Resume, AFinishedRunDoesNotChange) {
   run_ok(run);
   const auto summary = read_file(out + "/summary.json");
   const auto metrics = read_file(out + "/metrics.jsonl");
-  for (const Arguments& more : {kResume, kResume + Arguments{"--dry-run"}}) {
-    const auto again = run_ok(run + more);
+  for (const auto& more : {kResume, with(kResume, {"--dry-run"})}) {
+    const auto again = run_ok(with(run, more));
     EXPECT_THAT(again.output, HasSubstr("Test set: "));
     EXPECT_EQ(read_file(out + "/summary.json"), summary);
     EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
@@ -78,11 +77,9 @@ TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
   const Arguments run = {"train",   "--model", "simplenet",
                          "--limit", "640",     "--checkpoint-every",
                          "2",       "--out",   out};
-  run_ok(run + Arguments{"--keep-checkpoints", "0"});
-  const auto again = run_ok(
-      run +
-      Arguments{
-          "--resume", checkpoint(out, 4), "--lr", "0.1", "--keep-checkpoints", "3"});
+  run_ok(with(run, kKeepAll));
+  const auto again = run_ok(with(
+      run, {"--resume", checkpoint(out, 4), "--lr", "0.1", "--keep-checkpoints", "3"}));
   EXPECT_THAT(
       again.errors,
       HasSubstr("lr 0.1 instead of -1.0, keep_checkpoints 3 instead of 0"));
@@ -95,31 +92,27 @@ TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
       {"train", "--model", "simplenet", "--limit", "640", "--resume",
        checkpoint(out, 8), "--out", scratch / "other"});
   const auto mixed =
-      tandem_run(run + Arguments{"--resume", checkpoint(scratch / "other", 10)});
+      tandem_run(with(run, {"--resume", checkpoint(scratch / "other", 10)}));
   expect_exit(mixed, 2, {"earlier run"});
 }
 
 TEST(Resume, SavesAfterMinutes) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  run_to_end(
-      trained(out) +
-          Arguments{"--checkpoint-minutes", "0.0001", "--keep-checkpoints", "0"},
-      out);
+  run_ok(with(trained(out), {"--checkpoint-minutes", "0.0001"}, kKeepAll));
   EXPECT_GT(list_directory(out + "/checkpoints").size(), 3u);
 }
 
 TEST(Resume, UsesTheCheckpointBeforeATruncatedOne) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto arguments =
-      trained(out) + kThreeRanks + Arguments{"--checkpoint-every", "10"};
+  const auto arguments = with(trained(out), kThreeRanks, {"--checkpoint-every", "10"});
   const auto whole = run_to_end(arguments, out);
   const auto newest = checkpoint(out, kSteps);
   const auto file = newest + "/training.safetensors";
   const auto bytes = read_file(file);
   replace_file(file, bytes.substr(0, bytes.size() / 2));
-  const auto resumed = run_ok(arguments + kResume);
+  const auto resumed = run_ok(with(arguments, kResume));
   expect_parts(
       resumed.errors,
       {file, "using the previous checkpoint", "step-00000030 at step 30"});

@@ -10,10 +10,6 @@
 
 namespace tandem {
 
-inline Arguments operator+(const Arguments& left, const Arguments& right) {
-  return with(left, right);
-}
-
 // Returns the arguments of a run with all features that could make a resumed run
 // differ: dropout, Adadelta's state, a schedule and accumulation. Each of three ranks
 // has 21 batches per epoch. A step has two batches, so an epoch has 11 steps.
@@ -27,6 +23,7 @@ inline Arguments trained(const std::string& out, const std::string& batch_size =
 
 inline const Arguments kThreeRanks = {"--nproc", "3"};
 inline const Arguments kResume = {"--resume", "auto"};
+inline const Arguments kKeepAll = {"--keep-checkpoints", "0"};
 constexpr int64_t kSteps = 3 * 11;
 
 inline std::string run_to_end(const Arguments& arguments, const std::string& out) {

@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <future>
 
-#include "tandem/base/store/socket.h"
 #include "tests/program/program.h"
 
 namespace tandem::settings_test {
@@ -33,9 +30,8 @@ class ResumedSettings : public testing::Test {
   CommandResult resume(const Arguments& more = {}) const {
     return tandem_run(with({"train", "--resume", "auto", "--out", out_}, more));
   }
-  CommandResult resume_with_recipe(Arguments more = {}) const {
-    more.insert(more.begin(), recipe_);
-    return resume(more);
+  CommandResult resume_with_recipe(const Arguments& more) const {
+    return resume(with({recipe_}, more));
   }
   std::string config() const {
     return read_file(out_ + "/config.toml");
@@ -74,23 +70,16 @@ TEST_F(ResumedSettings, OfRank0AreThoseOfAllRanks) {
   std::string settings = config();
   settings.replace(settings.find("lr = 0.25"), 9, "lr = 0.75");
   replace_file(other + "/config.toml", settings);
-  const auto address = listen_at("tcp:127.0.0.1:0").address;
+  const auto port = unused_port();
   const std::vector<std::string> outs = {out_, scratch_ / "absent", other};
-  std::vector<std::future<CommandResult>> ranks;
-  for (size_t rank = 0; rank < outs.size(); ++rank) {
-    const Variables variables = {
-        {"RANK", std::to_string(rank)},
-        {"WORLD_SIZE", "3"},
-        {"MASTER_ADDR", "127.0.0.1"},
-        {"MASTER_PORT", address.substr(address.rfind(':') + 1)}};
-    ranks.push_back(std::async(std::launch::async, [&outs, rank, variables] {
-      return tandem_run(
-          {"train", "--resume", "auto", "--out", outs[rank], "--epochs", "2"},
-          variables);
-    }));
-  }
-  for (auto& rank : ranks) {
-    checked(rank.get());
+  const auto results = run_together(3, [&](int rank) {
+    return tandem_run(
+        {"train", "--resume", "auto", "--out", outs[static_cast<size_t>(rank)],
+         "--epochs", "2"},
+        variables_of_rank(rank, 3, port));
+  });
+  for (const auto& result : results) {
+    checked(result);
   }
   EXPECT_THAT(config(), HasSubstr("lr = 0.25\n"));
   EXPECT_EQ(steps(), 8);
@@ -163,54 +152,28 @@ TEST_F(ResumedSettings, OfInitialWeightsAreNotReadAgain) {
   run_ok(with(run, {"--epochs", "2", "--resume", "auto"}));
 }
 
-struct Refused {
-  const char* name;
-  Arguments flags;
-  // In the one line that the user sees.
-  std::vector<std::string> says;
-};
-
-void PrintTo(const Refused& refused, std::ostream* out) {
-  *out << refused.name;
-}
-
-class RefusedOnResume : public ResumedSettings,
-                        public testing::WithParamInterface<Refused> {};
-
-TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
+// Each refused run leaves the directory as it was for the next.
+TEST_F(ResumedSettings, RefuseOtherFlagsInOneLineAndChangeNoFiles) {
   checked(start({"--nproc", "3", "--optimizer", "sgd"}));
   const auto before = config();
-  const auto refused = resume_with_recipe(GetParam().flags);
-  EXPECT_EQ(refused.status.code, 2);
-  EXPECT_EQ(std::count(refused.errors.begin(), refused.errors.end(), '\n'), 1)
-      << refused.errors;
-  for (const auto& text : GetParam().says) {
-    EXPECT_THAT(refused.errors, HasSubstr(text));
-  }
-  expect_parts(refused.errors, {out_, "--init"});
-  EXPECT_EQ(config(), before);
-  EXPECT_EQ(steps(), 4);
+  const auto refuses = [&](const Arguments& flags,
+                           std::initializer_list<std::string> says) {
+    const auto refused = resume_with_recipe(flags);
+    expect_error_line(refused, 2, {out_, "--init"});
+    expect_parts(refused.errors, says);
+    EXPECT_EQ(config(), before);
+    EXPECT_EQ(steps(), 4);
+  };
+  refuses(
+      {"--model", "convnet"},
+      {"model is \"convnet\"", "expected \"simplenet\"", "change --model back"});
+  refuses({"--seed", "7"}, {"seed is 7", "expected 0", "--seed"});
+  refuses({"--limit", "320"}, {"limit is 320", "expected 160", "--limit"});
+  refuses({"--set", "std=0.5"}, {"std is 0.5", "expected 0.3081", "--std"});
+  refuses({"--optimizer", "adam"}, {"optimizer is \"adam\"", "expected \"sgd\""});
+  refuses({"--freeze", "fc.bias"}, {"freeze is \"fc.bias\""});
+  refuses({"--momentum", "0.9"}, {"momentum is 0.9", "expected 0.0"});
+  refuses({"--no-dropout"}, {"dropout is false", "expected true"});
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Resume, RefusedOnResume,
-    testing::Values(
-        Refused{
-            "model",
-            {"--model", "convnet"},
-            {"model is \"convnet\"", "expected \"simplenet\"", "change --model back"}},
-        Refused{"seed", {"--seed", "7"}, {"seed is 7", "expected 0", "--seed"}},
-        Refused{
-            "limit", {"--limit", "320"}, {"limit is 320", "expected 160", "--limit"}},
-        Refused{
-            "std", {"--set", "std=0.5"}, {"std is 0.5", "expected 0.3081", "--std"}},
-        Refused{
-            "optimizer",
-            {"--optimizer", "adam"},
-            {"optimizer is \"adam\"", "expected \"sgd\""}},
-        Refused{"freeze", {"--freeze", "fc.bias"}, {"freeze is \"fc.bias\""}},
-        Refused{"momentum", {"--momentum", "0.9"}, {"momentum is 0.9", "expected 0.0"}},
-        Refused{"dropout", {"--no-dropout"}, {"dropout is false", "expected true"}}),
-    [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace tandem::settings_test

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "tandem/data/idx.h"
@@ -64,18 +65,19 @@ void Stage::checkpoint() const {
   fs::remove_all(*this / "run");
 }
 
-std::vector<Socket> Stage::crowd() const {
+void Stage::make_crowd() const {
   ::listen(full_.socket.fd(), 0);
-  std::vector<Socket> sockets;
   // One of these connections exceeds the backlog, so later ones are not accepted.
   for (int i = 0; i < 4; ++i) {
     const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-    sockets.push_back(connect_once(full_.address, soon));
+    crowd_.push_back(connect_once(full_.address, soon));
   }
-  return sockets;
 }
 
 std::string Stage::filled(std::string text) const {
+  if (crowd_.empty() && text.find("@full") != std::string::npos) {
+    make_crowd();
+  }
   const std::pair<std::string, std::string> fills[] = {
       {"@/", *this / ""},
       {"@port", port_of(listener_)},
@@ -99,8 +101,8 @@ void PrintTo(const BadInputCase& bad, std::ostream* out) {
   }
 }
 
-std::vector<std::string> train(std::vector<std::string> more) {
-  std::vector<std::string> arguments = {"train"};
+Arguments train(Arguments more) {
+  Arguments arguments = {"train"};
   const std::vector<std::pair<std::string, std::string>> defaults = {
       {"--data", "@/data"}, {"--model", "simplenet"}};
   for (const auto& [flag, value] : defaults) {
@@ -187,7 +189,7 @@ constexpr const char* kOnDisk = R"(
   cp -r "$disk" "$disk.after"; exit $code)";
 
 std::vector<std::string> command_of(const BadInputCase& bad, const Stage& stage) {
-  std::vector<std::string> command;
+  Arguments command;
   if (!bad.disk.empty()) {
     command = {"unshare", "-m", "sh", "-c", kOnDisk, "sh", bad.disk, stage / "disk"};
   } else if (!bad.shell.empty()) {
