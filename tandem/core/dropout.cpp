@@ -69,12 +69,6 @@ dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
       static_cast<uint32_t>(seed >> 32)};
 }
 
-// Returns the threshold for dropout probability `p`: an element is kept if its random
-// number is at least the threshold.
-TANDEM_ALWAYS_INLINE uint32_t dropout_threshold(double p) {
-  return static_cast<uint32_t>(std::lround(p * 65536));
-}
-
 // Minimum number of elements per thread.
 constexpr int64_t kElementsOfAThread = 32'768;
 
@@ -145,7 +139,8 @@ void fill_samples(
         "[model] the dropout probability is " + std::to_string(p) +
         ", expected 0 or more and less than 1; change p of the dropout layer");
   }
-  const uint32_t threshold = dropout_threshold(p);
+  // An element is kept if its random number is at least the threshold.
+  const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
   const auto fill_one = [&](int64_t i) {
     const int64_t position = context.first_position + i * context.position_stride;
     const auto counter = dropout_counter(context.seed, context.epoch, position, layer);

@@ -3,7 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -73,9 +72,6 @@ void pass_on(const std::string& error_file) {
 
 std::optional<std::string> message_in_error_file(const std::string& path) {
   constexpr size_t kMostBytes = 16 << 20;
-  if (!file_exists(path)) {
-    return std::nullopt;
-  }
   try {
     const auto content = json::parse(read_file(path, kMostBytes), nullptr, false);
     const auto text = text_of(content);
@@ -109,17 +105,15 @@ void complete_error_files(
     if (ending.status.ok()) {
       continue;
     }
-    const auto found = std::find_if(
-        reports.begin(), reports.end(),
-        [&](const auto& report) { return report.rank == ending.rank; });
-    const bool has_report = found != reports.end();
+    const auto* report = report_of(ending.rank, reports);
     const auto path = logs.error_file(ending.rank - first_rank);
     const auto message = message_in_error_file(path);
-    if (message && !has_report) {
+    if (message && report == nullptr) {
       reports.push_back({ending.rank, 1, ending.stopped_by_us, *message});
     } else if (!ending.stopped_by_us && !file_exists(path)) {
-      try_to_write(
-          [&] { write_error_file(path, ending, has_report ? found->message : ""); });
+      try_to_write([&] {
+        write_error_file(path, ending, report == nullptr ? "" : report->message);
+      });
     }
   }
 }

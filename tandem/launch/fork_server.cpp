@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
@@ -164,32 +163,6 @@ pid_t receive_pid(int socket, Process& server, const std::string& program) {
   return answer.pid;
 }
 
-// Pipes of a rank. Closes the ends that process() has not moved into a Process.
-struct RankPipes {
-  Pipe output;
-  Pipe error;
-
-  explicit RankPipes(bool wanted) {
-    if (wanted) {
-      output = open_pipe();
-      error = open_pipe();
-    }
-  }
-  ~RankPipes() {
-    close_both(write_ends());
-    close_both({output.read_end, error.read_end});
-  }
-  RankPipes(const RankPipes&) = delete;
-  RankPipes& operator=(const RankPipes&) = delete;
-
-  Streams write_ends() const {
-    return {output.write_end, error.write_end};
-  }
-  Process process(pid_t pid) {
-    return {pid, std::exchange(output.read_end, -1), std::exchange(error.read_end, -1)};
-  }
-};
-
 }  // namespace
 
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
@@ -208,9 +181,17 @@ std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
   Process server(options);
   inherited = Socket();
   for (const auto& rank : ranks) {
-    RankPipes pipes(rank.pipe_output);
-    send_request(socket.fd(), rank.variables, pipes.write_ends());
-    processes.push_back(pipes.process(receive_pid(socket.fd(), server, program)));
+    // Ends of the pipes for standard output and error.
+    Socket from[2];
+    Socket to[2];
+    for (size_t i = 0; rank.pipe_output && i < 2; ++i) {
+      const Pipe pipe = open_pipe();
+      from[i] = Socket(pipe.read_end);
+      to[i] = Socket(pipe.write_end);
+    }
+    send_request(socket.fd(), rank.variables, {to[0].fd(), to[1].fd()});
+    const pid_t pid = receive_pid(socket.fd(), server, program);
+    processes.emplace_back(pid, from[0].release(), from[1].release());
   }
   shutdown(socket.fd(), SHUT_WR);
   if (const auto status = server.wait(); !status.ok()) {

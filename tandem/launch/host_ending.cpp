@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 #include <string>
 
 #include "tandem/base/error.h"
@@ -21,13 +22,6 @@ struct RankEnding {
   const FailureReport* report = nullptr;
   Cause cause = Cause::none;
 };
-
-const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports) {
-  const auto found = std::find_if(
-      reports.begin(), reports.end(),
-      [&](const auto& report) { return report.rank == rank; });
-  return found == reports.end() ? nullptr : &*found;
-}
 
 bool was_killed_by_others(const Supervisor::Ending& process) {
   const int signal = process.status.signal;
@@ -134,23 +128,31 @@ std::string to_text(const HostEnding& ending) {
 
 std::optional<HostEnding> ending_from(const std::string& text) {
   constexpr size_t kMostBytes = 4096;
-  const size_t first = text.find(' ');
-  const size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
-  const auto number = parse_number<int>(text.substr(0, first));
-  if (second == text.npos || !number || *number < 0 ||
-      *number > static_cast<int>(Cause::killed)) {
+  std::istringstream words(text);
+  int number = -1;
+  std::string code;
+  if (!(words >> number >> code) || words.get() != ' ' || number < 0 ||
+      number > static_cast<int>(Cause::killed)) {
     return std::nullopt;
   }
-  const auto cause = static_cast<Cause>(*number);
-  std::string code_text = text.substr(first + 1, second - first - 1);
-  const bool again = ends_with(code_text, "+");
-  const bool leaves = ends_with(code_text, "-");
-  code_text.resize(code_text.size() - (again || leaves ? 1 : 0));
-  const auto code = parse_number<int>(code_text);
-  return HostEnding{
-      cause, cause == Cause::none ? 0 : known_exit_code(code.value_or(1)),
-      printable(text.substr(second + 1, kMostBytes)), again && cause != Cause::none,
-      leaves};
+  HostEnding ending;
+  ending.cause = static_cast<Cause>(number);
+  ending.leaves = ends_with(code, "-");
+  ending.again = ends_with(code, "+") && ending.cause != Cause::none;
+  code = code.substr(0, code.find_last_not_of("+-") + 1);
+  if (ending.cause != Cause::none) {
+    ending.code = known_exit_code(parse_number<int>(code).value_or(1));
+  }
+  ending.reason =
+      printable(text.substr(static_cast<size_t>(words.tellg()), kMostBytes));
+  return ending;
+}
+
+const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports) {
+  const auto found = std::find_if(
+      reports.begin(), reports.end(),
+      [&](const auto& report) { return report.rank == rank; });
+  return found == reports.end() ? nullptr : &*found;
 }
 
 const Supervisor::Ending* first_failure(

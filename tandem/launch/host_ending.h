@@ -51,6 +51,10 @@ std::string to_text(const HostEnding& ending);
 /// exit codes and unprintable characters are replaced. Returns nullopt for other text.
 std::optional<HostEnding> ending_from(const std::string& text);
 
+/// Returns the first report of a rank; null if there is none. The pointer points into
+/// `reports`.
+const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports);
+
 /// Facts about a run that has ended, in addition to the endings of its ranks.
 struct Circumstances {
   // The signal that stopped the launcher, 0 for none.

@@ -31,6 +31,10 @@ std::string ended_key(int node) {
   return "launch/ended/" + std::to_string(node);
 }
 
+bool answers(const StoreServer::Launcher& launcher, Milliseconds timeout) {
+  return launcher.here && std::chrono::steady_clock::now() - launcher.heard <= timeout;
+}
+
 std::string gone(const std::string& host) {
   return "[launch] " + host +
          " no longer answers: its launcher ended early or was killed, or the host went "
@@ -103,9 +107,8 @@ void HostWatch::find_lost() {
   for (const auto& launcher : launchers()) {
     const int node = launcher.greeting.number;
     const auto& name = launcher.greeting.host;
-    const bool answers =
-        launcher.here && Clock::now() - launcher.heard <= options_.timeout;
-    if (!lost_host_ && !answers && !server_->get(ended_key(node))) {
+    if (!lost_host_ && !answers(launcher, options_.timeout) &&
+        !server_->get(ended_key(node))) {
       lost_host_ = node;
       lost_ = launcher.here ? unreachable(node, name) : gone(host(node, "on " + name));
     }
@@ -178,7 +181,7 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
       if (ending->leaves) {
         leaving_hosts_.push_back(node);
       }
-    } else if (launcher.here && Clock::now() - launcher.heard <= options_.timeout) {
+    } else if (answers(launcher, options_.timeout)) {
       return std::nullopt;
     }
   }
@@ -195,12 +198,10 @@ void HostWatch::give_verdict(const HostEnding& verdict) {
   server_->set(kVerdict, to_text(verdict));
   const auto until = Clock::now() + kGoodbye;
   const auto anybody = [&] {
-    for (const auto& launcher : launchers()) {
-      if (launcher.here && Clock::now() - launcher.heard < kGoodbye) {
-        return true;
-      }
-    }
-    return false;
+    const auto all = launchers();
+    return std::any_of(all.begin(), all.end(), [](const auto& launcher) {
+      return answers(launcher, kGoodbye);
+    });
   };
   while (anybody() && Clock::now() < until) {
     std::this_thread::sleep_for(kBetweenLastLooks);

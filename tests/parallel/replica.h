@@ -88,16 +88,16 @@ inline Dataset noise_images(int64_t size) {
   return dataset;
 }
 
-/// Returns the first batch of a shard of noise_images(60).
+/// Returns the first batch of a shard of noise_images(60) in an epoch.
 inline Batch first_batch(
-    int64_t batch_size, int64_t num_shards = 1, int64_t shard = 0) {
+    int64_t batch_size, int64_t num_shards = 1, int64_t shard = 0, int64_t epoch = 0) {
   SamplerOptions sampler;
   sampler.num_shards = num_shards;
   sampler.shard = shard;
   LoaderOptions options;
   options.batch_size = batch_size;
   Loader loader(noise_images(60), sampler, options);
-  loader.seek(0);
+  loader.seek(epoch);
   Batch batch;
   TANDEM_CHECK(loader.next(batch), "the loader has no batch");
   return batch;

@@ -78,25 +78,22 @@ TEST(ShardedOptimizer, PipelineReplicasHaveTheBitsOfReplicatedState) {
 
 // A rank that makes steps on its own data.
 struct Stepper {
+  Communicator& comm;
   Replica replica;
-  Loader loader;
-  StepContext context;
+  StepContext context = step_of(0.01);
 
-  Stepper(Communicator& comm, bool sharded, uint64_t seed = 1, bool scaled = false)
-      : replica(
+  Stepper(Communicator& group, bool sharded, uint64_t seed = 1, bool scaled = false)
+      : comm(group),
+        replica(
             make_small_model(small_net_layers(), seed), comm, strategy(sharded),
             options_of(OptimizerKind::adam).optimizer, {LossKind::nll, Reduction::mean},
-            scaled),
-        loader(noise_images(60), sampler(comm), loading()) {
-    context.lr = 0.01;
+            scaled) {
     replica.strategy->start();
   }
 
   void steps(int count) {
     for (int i = 0; i < count; ++i, ++context.step) {
-      Batch batch;
-      loader.seek(context.step);
-      TANDEM_CHECK(loader.next(batch), "the loader has no batch");
+      const auto batch = first_batch(6, comm.size(), comm.rank(), context.step);
       replica.strategy->train_step({batch}, context);
     }
   }
@@ -106,17 +103,6 @@ struct Stepper {
     StrategyOptions options;
     options.optimizer_state =
         sharded ? OptimizerState::sharded : OptimizerState::replicated;
-    return options;
-  }
-  static SamplerOptions sampler(const Communicator& comm) {
-    SamplerOptions options;
-    options.num_shards = comm.size();
-    options.shard = comm.rank();
-    return options;
-  }
-  static LoaderOptions loading() {
-    LoaderOptions options;
-    options.batch_size = 6;
     return options;
   }
 };

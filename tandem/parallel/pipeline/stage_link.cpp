@@ -71,22 +71,20 @@ StageLink::SampleShape StageLink::receive_shape() {
   const auto message = at::zeros({kShapeLength}, at::kLong);
   pipeline_.recv(message, pipeline_.rank() - 1, kShapeTag, "activation shape")->wait();
   const auto* values = message.data_ptr<int64_t>();
-  SampleShape shape;
-  shape.known = true;
-  shape.dtype = static_cast<at::ScalarType>(values[0]);
-  shape.dims.assign(values + 2, values + 2 + values[1]);
-  return shape;
+  return {
+      static_cast<at::ScalarType>(values[0]),
+      std::vector<int64_t>(values + 2, values + 2 + values[1])};
 }
 
 at::Tensor StageLink::receive_activations(
     int64_t micro_batch, int64_t count, bool training) {
-  SampleShape& shape = shape_received_[training ? 1 : 0];
-  if (!shape.known) {
+  auto& shape = shape_received_[training ? 1 : 0];
+  if (!shape) {
     shape = receive_shape();
   }
   std::vector<int64_t> dims = {count};
-  dims.insert(dims.end(), shape.dims.begin(), shape.dims.end());
-  auto activations = at::empty(dims, at::TensorOptions(shape.dtype).device(device_));
+  dims.insert(dims.end(), shape->dims.begin(), shape->dims.end());
+  auto activations = at::empty(dims, at::TensorOptions(shape->dtype).device(device_));
   pipeline_.recv(activations, pipeline_.rank() - 1, tag_of(micro_batch), "activations")
       ->wait();
   return activations;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
@@ -66,7 +67,6 @@ class StageLink {
   };
   // Dtype and shape of one sample's activations.
   struct SampleShape {
-    bool known = false;
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> dims;
   };
@@ -79,7 +79,7 @@ class StageLink {
   // Shapes that this stage has sent and received. Index 0 is for evaluation, index 1
   // for training.
   std::array<bool, 2> shape_sent_{};
-  std::array<SampleShape, 2> shape_received_;
+  std::array<std::optional<SampleShape>, 2> shape_received_;
   std::map<int64_t, Sending> activations_;
   std::deque<Sending> gradients_;
 };

@@ -41,13 +41,12 @@ std::vector<NamedTensor> views_of(
 
 GradReducer::GradReducer(
     Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
-    bool during_backward, const WireFormat& wire)
+    bool during_backward, WireFormat wire)
     : comm_(comm),
       gradients_(gradients),
       buckets_(std::move(buckets)),
       during_backward_(during_backward),
-      scale_(wire.scale),
-      own_hook_(wire.own),
+      wire_(std::move(wire)),
       missing_(buckets_.size()),
       arrivals_(buckets_.size()),
       bucket_of_slot_(gradients.layout().slots().size(), buckets_.size()),
@@ -57,7 +56,7 @@ GradReducer::GradReducer(
         {i, i + 1 == buckets_.size(), gradients.slice(buckets_[i].range),
          views_of(gradients, buckets_[i].slots)});
     sent_.push_back(sent_for(
-        comm, slices_.back().flat, comm.size() > 1 ? wire.hook : CommHook::none));
+        comm, slices_.back().flat, comm.size() > 1 ? wire_.hook : CommHook::none));
     for (const size_t slot : buckets_[i].slots) {
       bucket_of_slot_[slot] = i;
     }
@@ -106,7 +105,7 @@ void GradReducer::warn_of_unused() {
 void GradReducer::pack(size_t bucket) {
   const auto& slice = slices_[bucket].flat;
   if (!sent_[bucket].is_same(slice)) {
-    sent_[bucket].copy_(scale_ == 1 ? slice : slice.mul(scale_));
+    sent_[bucket].copy_(wire_.scale == 1 ? slice : slice.mul(wire_.scale));
   }
 }
 
@@ -114,8 +113,8 @@ void GradReducer::unpack(size_t bucket) {
   auto& slice = slices_[bucket].flat;
   if (!sent_[bucket].is_same(slice)) {
     slice.copy_(sent_[bucket]);
-    if (scale_ != 1) {
-      slice.div_(scale_);
+    if (wire_.scale != 1) {
+      slice.div_(wire_.scale);
     }
   }
 }
@@ -135,7 +134,7 @@ void GradReducer::launch_next() {
       trace_, "reduce", "bucket ", std::to_string(bucket),
       static_cast<int64_t>(sent_[bucket].nbytes()));
   pack(bucket);
-  arrivals_[bucket] = own_hook_ ? own_hook_(comm_, slices_[bucket]) : sum(bucket);
+  arrivals_[bucket] = wire_.own ? wire_.own(comm_, slices_[bucket]) : sum(bucket);
 }
 
 void GradReducer::finish() {

@@ -43,7 +43,7 @@ class GradReducer : public GradientSink {
   /// backward. Otherwise, finish() starts all reductions.
   GradReducer(
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
-      bool during_backward, const WireFormat& wire = {});
+      bool during_backward, WireFormat wire = {});
 
   /// Prepares for the next reduction. Call it before the backward whose gradients are
   /// reduced. `trace` gets a span for the start of each reduction; it may be null.
@@ -80,8 +80,7 @@ class GradReducer : public GradientSink {
   const Arena& gradients_;
   std::vector<Bucket> buckets_;
   bool during_backward_;
-  double scale_;
-  BucketHook own_hook_;
+  WireFormat wire_;
   // Slice of the gradient arena for each bucket.
   std::vector<GradBucket> slices_;
   // Tensor that is sent for each bucket. Without a comm hook, the slice itself.

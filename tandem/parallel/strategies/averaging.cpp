@@ -104,10 +104,6 @@ class Averaging : public Strategy {
   }
 
  private:
-  std::vector<ArenaRange> trainable() const {
-    return parts_.arenas.parameters().layout().trainable_ranges();
-  }
-
   bool are_equal() const {
     return equal_.item<int64_t>() != 0;
   }
@@ -118,8 +114,9 @@ class Averaging : public Strategy {
   }
 
   void take_mean() {
-    for (const auto& range : trainable()) {
-      mean_of(parts_.arenas.parameters().slice(range), "average");
+    Arena& parameters = parts_.arenas.parameters();
+    for (const auto& range : parameters.layout().trainable_ranges()) {
+      mean_of(parameters.slice(range), "average");
     }
     if (options_.buffers != BufferSync::off) {
       Arena& buffers = parts_.arenas.buffers();

@@ -50,9 +50,4 @@ class ParameterServerRank : public Strategy {
 std::unique_ptr<Strategy> make_server_rank(
     const StrategyOptions& options, const StrategyParts& parts);
 
-/// Makes the strategy of every other rank, which sends gradients and receives
-/// parameters.
-std::unique_ptr<Strategy> make_worker_rank(
-    const StrategyOptions& options, const StrategyParts& parts);
-
 }  // namespace tandem
