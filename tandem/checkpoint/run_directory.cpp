@@ -20,7 +20,6 @@
 #include <set>
 #include <sstream>
 #include <thread>
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
