@@ -4,21 +4,11 @@
 #include <limits>
 
 #include "tandem/base/error.h"
+#include "tandem/formats/dtypes.h"
 
 namespace tandem {
 
 namespace {
-
-struct DtypeNumber {
-  at::ScalarType dtype;
-  int64_t number;
-};
-// TensorProto.DataType
-constexpr DtypeNumber kOnnxDtypes[] = {
-    {at::kFloat, 1},   {at::kByte, 2},      {at::kChar, 3}, {at::kShort, 5},
-    {at::kInt, 6},     {at::kLong, 7},      {at::kBool, 9}, {at::kHalf, 10},
-    {at::kDouble, 11}, {at::kBFloat16, 16},
-};
 
 // A message of Protocol Buffers: for each field, a key with its number and type, and
 // its value (https://protobuf.dev/programming-guides/encoding).
@@ -160,12 +150,8 @@ void check_size(size_t bytes) {
 }  // namespace
 
 int64_t onnx_dtype(at::ScalarType dtype) {
-  for (const auto& entry : kOnnxDtypes) {
-    if (entry.dtype == dtype) {
-      return entry.number;
-    }
-  }
-  return 0;
+  const FileDtype* row = find_dtype(dtype);
+  return row == nullptr ? 0 : row->onnx;
 }
 
 std::string onnx_bytes(const OnnxModel& model) {

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <caffe2/serialize/inline_container.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
@@ -13,6 +14,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/formats/dtypes.h"
 #include "tandem/formats/torch_zip.h"
 
 namespace tandem {
@@ -26,18 +28,6 @@ constexpr const char* kPickleRecord = "data.pkl";
 constexpr const char* kByteOrderRecord = "byteorder";
 constexpr const char* kStorageRecords = "data/";
 constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;
-
-struct StorageClass {
-  at::ScalarType dtype;
-  const char* name;
-};
-const StorageClass kStorageClasses[] = {
-    {at::kFloat, "FloatStorage"}, {at::kDouble, "DoubleStorage"},
-    {at::kHalf, "HalfStorage"},   {at::kBFloat16, "BFloat16Storage"},
-    {at::kLong, "LongStorage"},   {at::kInt, "IntStorage"},
-    {at::kShort, "ShortStorage"}, {at::kChar, "CharStorage"},
-    {at::kByte, "ByteStorage"},   {at::kBool, "BoolStorage"},
-};
 
 [[noreturn]] void fail_torch_file(const std::string& path, const std::string& what) {
   throw DataError(
@@ -250,13 +240,17 @@ class StateReader {
   }
 
   at::ScalarType dtype_of(const std::string& name, const std::string& class_name) {
-    for (const auto& entry : kStorageClasses) {
-      if (class_name == std::string("torch ") + entry.name) {
-        return entry.dtype;
-      }
+    constexpr size_t kModule = std::string_view("torch ").size();
+    const FileDtype* row =
+        class_name.rfind("torch ", 0) == 0
+            ? find_dtype(&FileDtype::storage, class_name.substr(kModule))
+            : nullptr;
+    if (row == nullptr) {
+      fail_torch_file(
+          path_,
+          "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
     }
-    fail_torch_file(
-        path_, "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
+    return row->dtype;
   }
 
   const std::string& path_;
@@ -273,10 +267,12 @@ class StatePickle {
   StatePickle() : bytes_("\x80\x02}(") {}
 
   void add(const std::string& name, const std::string& key, const at::Tensor& tensor) {
+    const FileDtype* dtype = find_dtype(tensor.scalar_type());
+    TANDEM_CHECK(dtype != nullptr, "torch.save has no storage of this dtype");
     text(name);
     bytes_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
     text("storage");
-    bytes_ += std::string("ctorch\n") + class_of(tensor.scalar_type()) + "\n";
+    bytes_ += fmt::format("ctorch\n{}\n", dtype->storage);
     text(key);
     text("cpu");
     number(tensor.numel());
@@ -296,15 +292,6 @@ class StatePickle {
   }
 
  private:
-  static const char* class_of(at::ScalarType dtype) {
-    for (const auto& entry : kStorageClasses) {
-      if (dtype == entry.dtype) {
-        return entry.name;
-      }
-    }
-    TANDEM_CHECK(false, "torch.save has no storage of this dtype");
-  }
-
   template <typename T>
   void raw(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -350,12 +337,6 @@ std::vector<NamedTensor> read_torch_file(const FilePart& file, size_t most_value
 
 std::vector<NamedTensor> read_torch_file(const std::string& path) {
   return read_torch_file(FilePart{path});
-}
-
-bool is_torch_file_dtype(at::ScalarType dtype) {
-  return std::any_of(
-      std::begin(kStorageClasses), std::end(kStorageClasses),
-      [&](const StorageClass& entry) { return entry.dtype == dtype; });
 }
 
 void write_torch_file(

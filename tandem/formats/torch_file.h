@@ -29,7 +29,4 @@ std::vector<NamedTensor> read_torch_file(const std::string& path);
 /// written.
 void write_torch_file(const std::string& path, const std::vector<NamedTensor>& tensors);
 
-/// Returns whether write_torch_file() supports a dtype.
-bool is_torch_file_dtype(at::ScalarType dtype);
-
 }  // namespace tandem
