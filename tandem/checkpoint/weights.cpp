@@ -56,7 +56,7 @@ std::vector<NamedTensor> read_any(const std::string& path) {
     case WeightsFormat::safetensors:
       return read_hashed(path, false);
     case WeightsFormat::zip:
-      return read_torch_file(path);
+      return read_torch_file({path});
     case WeightsFormat::legacy_torch:
       throw DataError(
           "[weights] '" + path +

@@ -69,8 +69,8 @@ class Counter : public nlohmann::json_sax<json> {
     if (++count_ > most_values_) {
       refuse_pt2(
           path_, "has more than " + std::to_string(most_values_) +
-                     " values in its JSON, too many for the size of the file; export "
-                     "the model again with torch.export.save");
+                     " values in its JSON, too many for the size of the file; " +
+                     kExportAgain);
     }
     return true;
   }
@@ -140,9 +140,7 @@ constexpr MemoryFormatNumber kPt2MemoryFormats[] = {
 }  // namespace
 
 void fail_pt2(const std::string& path, const std::string& what) {
-  throw DataError(
-      "[model] '" + path + "' " + what +
-      "; export the model again with torch.export.save");
+  throw DataError("[model] '" + path + "' " + what + "; " + kExportAgain);
 }
 
 void refuse_pt2(const std::string& path, const std::string& what) {

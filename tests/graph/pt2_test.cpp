@@ -18,7 +18,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 #include "tandem/graph/interpreter.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
@@ -238,17 +238,15 @@ class DamagedPt2 : public testing::Test {
   // Writes a fixture again, with each entry changed by `change`.
   void rewrite(const std::string& name, const Change& change) const {
     const auto source = unpack_fixture(scratch_, name);
-    const std::string bytes = read_file(source);
+    const TorchZip zip({source}, "[test]", "");
     caffe2::serialize::PyTorchStreamWriter archive(path_);
-    for (const auto& entry : read_zip_directory(source)) {
-      const auto part = bytes_of(FilePart{source}, entry);
-      std::string content = bytes.substr(part.offset, part.size);
-      const std::string record = entry.name.substr(entry.name.find('/') + 1);
-      if (record == ".data/version" || record == ".data/serialization_id") {
+    for (const auto& entry : zip.entries()) {
+      if (entry.name == ".data/version" || entry.name == ".data/serialization_id") {
         continue;
       }
-      change(record, content);
-      archive.writeRecord(record, content.data(), content.size());
+      std::string content = zip.content_of(entry.name);
+      change(entry.name, content);
+      archive.writeRecord(entry.name, content.data(), content.size());
     }
     archive.writeEndOfFile();
   }

@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "tandem/base/error.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 #include "tandem/graph/interpreter.h"
 #include "tandem/graph/pt2.h"
 #include "tandem/model/model.h"
@@ -231,8 +231,8 @@ TEST(Pt2WriterFile, HasTheLayoutOfNewVersionsWithStoredEntries) {
   builder.linear(builder.input(), "fc", waves({2, 3}));
   write_pt2(scratch / "net.pt2", builder.graph());
   std::vector<std::string> names;
-  for (const auto& entry : read_zip_directory(scratch / "net.pt2")) {
-    names.push_back(entry.name.substr(entry.name.find('/') + 1));
+  for (const auto& entry : TorchZip({scratch / "net.pt2"}, "[test]", "").entries()) {
+    names.push_back(entry.name);
     EXPECT_FALSE(entry.compressed) << entry.name;
   }
   for (const char* name :

@@ -170,14 +170,14 @@ TEST_F(ScriptModel, WeightsWithoutCodeAreAnError) {
 TEST_F(ScriptModel, MissingFileIsAnError) {
   path_ = scratch_ / "none.pt";
   EXPECT_THAT(error_of<DataError>(), HasSubstr("No such file"));
-  EXPECT_THROW((void)is_script_file(path_), DataError);
+  EXPECT_FALSE(is_script_file(path_));
 }
 
 TEST_F(ScriptModel, TornFileIsAnError) {
   const std::string whole = read_file(save(kForward));
   for (size_t kept = 0; kept < whole.size(); kept += 97) {
     std::ofstream(path_, std::ios::binary) << whole.substr(0, kept);
-    EXPECT_THAT(error_of<DataError>(), HasSubstr("is damaged or not from")) << kept;
+    EXPECT_THAT(error_of<DataError>(), HasSubstr("is damaged or not a zip")) << kept;
   }
 }
 
@@ -191,8 +191,9 @@ TEST_F(ScriptModel, EntryLargerThanTheFileIsAnError) {
   bytes[name - 22 + 3] = 0x7f;
   std::ofstream(path_, std::ios::binary) << bytes;
   EXPECT_THAT(
-      error_of<DataError>(),
-      AllOf(HasSubstr("entry 'net/constants.pkl'"), HasSubstr("copy the file again")));
+      error_of<DataError>(), AllOf(
+                                 HasSubstr("has entries of more bytes than the file"),
+                                 HasSubstr("copy the file again")));
 }
 
 TEST_F(ScriptModel, MissingEntryIsAnError) {

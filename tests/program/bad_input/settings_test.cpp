@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
             "TextAsNetwork",
             train({"--model", "@/text.pt2", "--nproc", "2"}),
             1,
-            {"'@/text.pt2' is not a file of torch.export.save"},
+            {"'@/text.pt2' is damaged or not a zip archive of PyTorch"},
             data_and([](const Stage& stage) { stage.write("text.pt2", "hello"); })},
         BadInputCase{
             "BuiltInModelAsNetworkOfACheckpoint",
