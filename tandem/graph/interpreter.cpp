@@ -179,8 +179,7 @@ class Interpreter::Pass {
     for (const auto& element : elements) {
       sizes =
           sizes && (element.kind == Argument::Kind::size || element.constant.isInt());
-      nones = nones ||
-              (element.kind == Argument::Kind::constant && element.constant.isNone());
+      nones = nones || element.is_none();
     }
     if (sizes) {
       std::vector<int64_t> list;
