@@ -205,7 +205,7 @@ std::unique_ptr<Model> make_layered_model(
       builder.add(layer, make_state(layer, options.dtype, generator));
     }
   }
-  return make_graph_model(builder.take(), {options.stack_statistics});
+  return make_graph_model(builder.take(), options.stack_statistics);
 }
 
 std::unique_ptr<Model> make_function_model(

@@ -121,12 +121,10 @@ TEST(Interpreter, BatchNormCanUseTheStatisticsOfAllRanks) {
   const Norm norm;
   const Graph graph = batch_norm_graph(norm);
   int calls = 0;
-  Interpreter interpreter(
-      graph, {[&](const at::Tensor& mine) {
-                ++calls;
-                return at::stack({mine, mine});
-              },
-              true});
+  Interpreter interpreter(graph, [&](const at::Tensor& mine) {
+    ++calls;
+    return at::stack({mine, mine});
+  });
   interpreter.run(waves({2, 3, 4, 4}), context_of(true));
   EXPECT_EQ(calls, 1);
 }
@@ -154,9 +152,6 @@ TEST(Interpreter, DropoutMasksBelongToSamples) {
   const auto part = interpreter.run(x.narrow(0, 2, 4), context_of(true, 2));
   EXPECT_TRUE(part.equal(whole.narrow(0, 4, 8)));
   EXPECT_TRUE(interpreter.run(x, context_of(false)).equal(x.flatten(0, 1)));
-  EXPECT_TRUE(Interpreter(builder.graph(), {{}, false})
-                  .run(x, context_of(true))
-                  .equal(x.flatten(0, 1)));
 }
 
 Graph attention_graph(double dropout, bool causal) {
