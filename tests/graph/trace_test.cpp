@@ -8,13 +8,13 @@
 
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/core/module_state.h"
 #include "tandem/graph/interpreter.h"
+#include "tests/core/expect.h"
 #include "tests/graph/residual_module.h"
 
 namespace tandem::trace_test {
@@ -33,21 +33,15 @@ TraceableFunction function_of(Net net) {
       [net](bool training) mutable { net->train(training); }};
 }
 
-// Throws if there is no graph.
 Graph graph_of(const TraceableFunction& function, const std::vector<int64_t>& sample) {
-  const auto traced = trace(function, sample, at::kFloat);
-  if (!traced.graph) {
-    throw std::runtime_error(traced.why_not);
-  }
-  return *traced.graph;
+  return trace(function, sample, at::kFloat);
 }
 
 std::string why_not(
     const TraceableFunction& function, const std::vector<int64_t>& sample = {4}) {
-  const auto traced = trace(function, sample, at::kFloat);
-  EXPECT_FALSE(traced.graph.has_value());
-  EXPECT_EQ(traced.why_not.find('\n'), std::string::npos);
-  return traced.why_not;
+  const auto reason = error_of<NoGraph>([&] { return graph_of(function, sample); });
+  EXPECT_EQ(reason.find('\n'), std::string::npos);
+  return reason;
 }
 
 std::vector<std::string> targets_of(const Graph& graph) {
