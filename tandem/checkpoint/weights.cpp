@@ -11,6 +11,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/formats/dtypes.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/formats/torch_file.h"
@@ -55,7 +56,7 @@ std::vector<NamedTensor> read_any(const std::string& path) {
     case WeightsFormat::safetensors:
       return read_hashed(path, false);
     case WeightsFormat::zip:
-      return read_torch_file(path);
+      return read_torch_file({path});
     case WeightsFormat::legacy_torch:
       throw DataError(
           "[weights] '" + path +
@@ -96,7 +97,7 @@ void check_savable(const std::vector<NamedTensor>& tensors) {
     if (!tensor.defined()) {
       fail(name, "is undefined, expected values; leave it out");
     }
-    if (!is_torch_file_dtype(tensor.scalar_type())) {
+    if (find_dtype(tensor.scalar_type()) == nullptr) {
       fail(
           name, std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
                     ", expected floating-point numbers of 16 to 64 bits, integers or "

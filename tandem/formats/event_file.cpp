@@ -11,85 +11,54 @@
 
 #include "tandem/base/files.h"
 #include "tandem/base/host.h"
+#include "tandem/formats/protobuf.h"
 
 namespace tandem {
 
 namespace {
 
-// --- messages of protocol buffers ---
-
-// Wire types of fields.
-enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void append_varint(std::string& message, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) {
-    message += static_cast<char>(value | 0x80);
-  }
-  message += static_cast<char>(value);
-}
-
-void append_key(std::string& message, int field, Wire wire) {
-  append_varint(message, static_cast<uint64_t>(field << 3 | static_cast<int>(wire)));
-}
-
-// Appends the bytes of a number. All supported processors are little-endian.
-template <typename Number>
-void append_fixed(std::string& message, Number value) {
-  message.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void append_bytes(std::string& message, int field, const std::string& bytes) {
-  append_key(message, field, Wire::bytes);
-  append_varint(message, bytes.size());
-  message += bytes;
-}
-
 // --- messages of TensorBoard's event.proto and summary.proto ---
 
 // Returns an Event that has only the present time.
-std::string event_now() {
+ProtobufMessage event_now() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  std::string event;
-  append_key(event, 1, Wire::fixed64);  // wall_time
-  append_fixed(event, std::chrono::duration<double>(now).count());
+  ProtobufMessage event;
+  event.add_number(1, std::chrono::duration<double>(now).count());  // wall_time
   return event;
 }
 
-std::string event_at(int64_t step) {
-  std::string event = event_now();
-  append_key(event, 2, Wire::varint);  // step
-  append_varint(event, static_cast<uint64_t>(step));
+ProtobufMessage event_at(int64_t step) {
+  ProtobufMessage event = event_now();
+  event.add_integer(2, step);  // step
   return event;
 }
 
-std::string version_event() {
-  std::string event = event_now();
-  append_bytes(event, 3, "brain.Event:2");  // file_version
+ProtobufMessage version_event() {
+  ProtobufMessage event = event_now();
+  event.add(3, "brain.Event:2");  // file_version
   return event;
 }
 
 // When TensorBoard reads this event, it removes all earlier events whose step is at
 // least `first_step`.
-std::string start_event(int64_t first_step) {
-  std::string log;
-  append_key(log, 1, Wire::varint);  // SessionLog.status
-  append_varint(log, 1);             // START
-  std::string event = event_at(first_step);
-  append_bytes(event, 7, log);  // session_log
+ProtobufMessage start_event(int64_t first_step) {
+  ProtobufMessage log;
+  log.add_integer(1, 1);  // SessionLog.status: START
+  ProtobufMessage event = event_at(first_step);
+  event.add(7, log);  // session_log
   return event;
 }
 
-std::string scalars_event(int64_t step, const Scalars& scalars) {
-  std::string summary;
+ProtobufMessage scalars_event(int64_t step, const Scalars& scalars) {
+  ProtobufMessage summary;
   for (const auto& [name, number] : scalars) {
-    std::string value;
-    append_bytes(value, 1, name);         // Value.tag
-    append_key(value, 2, Wire::fixed32);  // Value.simple_value
-    append_fixed(value, static_cast<float>(number));
-    append_bytes(summary, 1, value);  // Summary.value
+    ProtobufMessage value;
+    value.add(1, name);                               // Value.tag
+    value.add_number(2, static_cast<float>(number));  // Value.simple_value
+    summary.add(1, value);                            // Summary.value
   }
-  std::string event = event_at(step);
-  append_bytes(event, 5, summary);  // summary
+  ProtobufMessage event = event_at(step);
+  event.add(5, summary);  // summary
   return event;
 }
 
@@ -113,12 +82,18 @@ uint32_t masked_crc(const std::string& bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-std::string record_of(const std::string& event) {
+// Appends the bytes of a number, little-endian.
+template <typename Number>
+void append_number(std::string& record, Number value) {
+  record.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::string record_of(const ProtobufMessage& event) {
   std::string record;
-  append_fixed(record, static_cast<uint64_t>(event.size()));
-  append_fixed(record, masked_crc(record));
-  record += event;
-  append_fixed(record, masked_crc(event));
+  append_number(record, static_cast<uint64_t>(event.bytes().size()));
+  append_number(record, masked_crc(record));
+  record += event.bytes();
+  append_number(record, masked_crc(event.bytes()));
   return record;
 }
 

@@ -1,149 +1,90 @@
 #include "tandem/formats/onnx_file.h"
 
-#include <cstring>
 #include <limits>
 
 #include "tandem/base/error.h"
+#include "tandem/formats/dtypes.h"
+#include "tandem/formats/protobuf.h"
 
 namespace tandem {
 
 namespace {
 
-struct DtypeNumber {
-  at::ScalarType dtype;
-  int64_t number;
-};
-// TensorProto.DataType
-constexpr DtypeNumber kOnnxDtypes[] = {
-    {at::kFloat, 1},   {at::kByte, 2},      {at::kChar, 3}, {at::kShort, 5},
-    {at::kInt, 6},     {at::kLong, 7},      {at::kBool, 9}, {at::kHalf, 10},
-    {at::kDouble, 11}, {at::kBFloat16, 16},
-};
-
-// A message of Protocol Buffers: for each field, a key with its number and type, and
-// its value (https://protobuf.dev/programming-guides/encoding).
-class Message {
- public:
-  void integer(int field, int64_t value) {
-    key(field, 0);
-    varint(static_cast<uint64_t>(value));
-  }
-
-  void text(int field, const std::string& value) {
-    raw(field, value.data(), value.size());
-  }
-
-  void message(int field, const Message& value) {
-    text(field, value.bytes_);
-  }
-
-  void raw(int field, const void* data, size_t size) {
-    key(field, 2);
-    varint(size);
-    bytes_.append(static_cast<const char*>(data), size);
-  }
-
-  void number(int field, float value) {
-    key(field, 5);
-    char bytes[sizeof(value)];
-    std::memcpy(bytes, &value, sizeof(value));
-    bytes_.append(bytes, sizeof(value));
-  }
-
-  std::string take() {
-    return std::move(bytes_);
-  }
-
- private:
-  void key(int field, int type) {
-    varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(type));
-  }
-
-  void varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) {
-      bytes_ += static_cast<char>(value | 0x80);
-    }
-    bytes_ += static_cast<char>(value);
-  }
-
-  std::string bytes_;
-};
-
 // AttributeProto: field of the value, and AttributeType.
-void add_value(Message& message, int64_t value) {
-  message.integer(3, value);
-  message.integer(20, 2);
+void add_value(ProtobufMessage& message, int64_t value) {
+  message.add_integer(3, value);
+  message.add_integer(20, 2);
 }
-void add_value(Message& message, double value) {
-  message.number(2, static_cast<float>(value));
-  message.integer(20, 1);
+void add_value(ProtobufMessage& message, double value) {
+  message.add_number(2, static_cast<float>(value));
+  message.add_integer(20, 1);
 }
-void add_value(Message& message, const std::string& value) {
-  message.text(4, value);
-  message.integer(20, 3);
+void add_value(ProtobufMessage& message, const std::string& value) {
+  message.add(4, value);
+  message.add_integer(20, 3);
 }
-void add_value(Message& message, const std::vector<int64_t>& values) {
+void add_value(ProtobufMessage& message, const std::vector<int64_t>& values) {
   for (const int64_t value : values) {
-    message.integer(8, value);
+    message.add_integer(8, value);
   }
-  message.integer(20, 7);
+  message.add_integer(20, 7);
 }
 
 // NodeProto
-Message message_of(const OnnxNode& node) {
-  Message message;
+ProtobufMessage message_of(const OnnxNode& node) {
+  ProtobufMessage message;
   for (const auto& input : node.inputs) {
-    message.text(1, input);
+    message.add(1, input);
   }
   for (const auto& output : node.outputs) {
-    message.text(2, output);
+    message.add(2, output);
   }
-  message.text(3, node.name);
-  message.text(4, node.type);
+  message.add(3, node.name);
+  message.add(4, node.type);
   for (const auto& attribute : node.attributes) {
-    Message inner;
-    inner.text(1, attribute.name);
+    ProtobufMessage inner;
+    inner.add(1, attribute.name);
     std::visit([&](const auto& value) { add_value(inner, value); }, attribute.value);
-    message.message(5, inner);
+    message.add(5, inner);
   }
   return message;
 }
 
 // TensorProto. Its raw data is little-endian, as are the CPUs that tandem supports.
-Message message_of(const NamedTensor& named) {
+ProtobufMessage message_of(const NamedTensor& named) {
   const auto tensor = named.tensor.detach().cpu().contiguous();
   TANDEM_CHECK(onnx_dtype(tensor.scalar_type()) != 0, "ONNX has no such dtype");
-  Message message;
+  ProtobufMessage message;
   for (const int64_t size : tensor.sizes()) {
-    message.integer(1, size);
+    message.add_integer(1, size);
   }
-  message.integer(2, onnx_dtype(tensor.scalar_type()));
-  message.text(8, named.name);
-  message.raw(9, tensor.data_ptr(), tensor.nbytes());
+  message.add_integer(2, onnx_dtype(tensor.scalar_type()));
+  message.add(8, named.name);
+  message.add(9, tensor.data_ptr(), tensor.nbytes());
   return message;
 }
 
 // ValueInfoProto, which contains TypeProto, TypeProto.Tensor, TensorShapeProto and
 // TensorShapeProto.Dimension.
-Message message_of(const OnnxValue& value) {
-  Message shape;
+ProtobufMessage message_of(const OnnxValue& value) {
+  ProtobufMessage shape;
   for (const auto& size : value.shape) {
-    Message dimension;
+    ProtobufMessage dimension;
     if (const auto* number = std::get_if<int64_t>(&size)) {
-      dimension.integer(1, *number);
+      dimension.add_integer(1, *number);
     } else {
-      dimension.text(2, std::get<std::string>(size));
+      dimension.add(2, std::get<std::string>(size));
     }
-    shape.message(1, dimension);
+    shape.add(1, dimension);
   }
-  Message tensor;
-  tensor.integer(1, onnx_dtype(value.dtype));
-  tensor.message(2, shape);
-  Message type;
-  type.message(1, tensor);
-  Message message;
-  message.text(1, value.name);
-  message.message(2, type);
+  ProtobufMessage tensor;
+  tensor.add_integer(1, onnx_dtype(value.dtype));
+  tensor.add(2, shape);
+  ProtobufMessage type;
+  type.add(1, tensor);
+  ProtobufMessage message;
+  message.add(1, value.name);
+  message.add(2, type);
   return message;
 }
 
@@ -160,12 +101,8 @@ void check_size(size_t bytes) {
 }  // namespace
 
 int64_t onnx_dtype(at::ScalarType dtype) {
-  for (const auto& entry : kOnnxDtypes) {
-    if (entry.dtype == dtype) {
-      return entry.number;
-    }
-  }
-  return 0;
+  const FileDtype* row = find_dtype(dtype);
+  return row == nullptr ? 0 : row->onnx;
 }
 
 std::string onnx_bytes(const OnnxModel& model) {
@@ -175,28 +112,27 @@ std::string onnx_bytes(const OnnxModel& model) {
   }
   check_size(weights);
   // GraphProto
-  Message graph;
+  ProtobufMessage graph;
   for (const auto& node : model.nodes) {
-    graph.message(1, message_of(node));
+    graph.add(1, message_of(node));
   }
-  graph.text(2, "network");
+  graph.add(2, "network");
   for (const auto& tensor : model.initializers) {
-    graph.message(5, message_of(tensor));
+    graph.add(5, message_of(tensor));
   }
-  graph.message(11, message_of(model.input));
-  graph.message(12, message_of(model.output));
+  graph.add(11, message_of(model.input));
+  graph.add(12, message_of(model.output));
   // OperatorSetIdProto; the domain "" is the default.
-  Message opset;
-  opset.integer(2, kOnnxOpset);
+  ProtobufMessage opset;
+  opset.add_integer(2, kOnnxOpset);
   // ModelProto
-  Message file;
-  file.integer(1, kOnnxIrVersion);
-  file.text(2, "tandem");
-  file.message(7, graph);
-  file.message(8, opset);
-  std::string bytes = file.take();
-  check_size(bytes.size());
-  return bytes;
+  ProtobufMessage file;
+  file.add_integer(1, kOnnxIrVersion);
+  file.add(2, "tandem");
+  file.add(7, graph);
+  file.add(8, opset);
+  check_size(file.bytes().size());
+  return file.take();
 }
 
 }  // namespace tandem

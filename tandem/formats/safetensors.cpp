@@ -12,23 +12,13 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/sha256.h"
+#include "tandem/formats/dtypes.h"
 
 namespace tandem {
 
 namespace {
 
 using nlohmann::ordered_json;
-
-struct DtypeName {
-  at::ScalarType dtype;
-  const char* name;
-};
-const DtypeName kDtypes[] = {
-    {at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
-    {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
-    {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
-    {at::kBool, "BOOL"},
-};
 
 constexpr const char* kHashKey = "sha256";
 constexpr uint64_t kMostHeaderBytes = 100u << 20;
@@ -44,13 +34,10 @@ constexpr uint64_t kMostHeaderBytes = 100u << 20;
       "without metadata and start from them with --init");
 }
 
-const char* dtype_name(at::ScalarType dtype) {
-  for (const auto& entry : kDtypes) {
-    if (entry.dtype == dtype) {
-      return entry.name;
-    }
-  }
-  TANDEM_CHECK(false, "safetensors has no such dtype");
+std::string dtype_name(at::ScalarType dtype) {
+  const FileDtype* row = find_dtype(dtype);
+  TANDEM_CHECK(row != nullptr, "safetensors has no such dtype");
+  return std::string(row->safetensors);
 }
 
 // Returns the hash of the file's content, which does not depend on the format of its
@@ -99,12 +86,11 @@ std::string header_of(const SafetensorsFile& file) {
 }
 
 at::ScalarType dtype_of(const std::string& path, const std::string& name) {
-  for (const auto& entry : kDtypes) {
-    if (name == entry.name) {
-      return entry.dtype;
-    }
+  const FileDtype* row = find_dtype(&FileDtype::safetensors, name);
+  if (row == nullptr) {
+    fail_safetensors(path, "has a tensor of unknown dtype " + name);
   }
-  fail_safetensors(path, "has a tensor of unknown dtype " + name);
+  return row->dtype;
 }
 
 // Returns a whole number that is not negative. Without the check the JSON library would

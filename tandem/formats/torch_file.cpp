@@ -1,92 +1,34 @@
 #include "tandem/formats/torch_file.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <caffe2/serialize/inline_container.h>
+#include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
-#include "tandem/formats/torch_zip.h"
+#include "tandem/formats/dtypes.h"
 
 namespace tandem {
 
 namespace {
 
 using Kind = PickleValue::Kind;
-using caffe2::serialize::PyTorchStreamReader;
 
 constexpr const char* kPickleRecord = "data.pkl";
 constexpr const char* kByteOrderRecord = "byteorder";
 constexpr const char* kStorageRecords = "data/";
 constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;
 
-struct StorageClass {
-  at::ScalarType dtype;
-  const char* name;
-};
-const StorageClass kStorageClasses[] = {
-    {at::kFloat, "FloatStorage"}, {at::kDouble, "DoubleStorage"},
-    {at::kHalf, "HalfStorage"},   {at::kBFloat16, "BFloat16Storage"},
-    {at::kLong, "LongStorage"},   {at::kInt, "IntStorage"},
-    {at::kShort, "ShortStorage"}, {at::kChar, "CharStorage"},
-    {at::kByte, "ByteStorage"},   {at::kBool, "BoolStorage"},
-};
+constexpr const char* kWithTorchSave =
+    "write it with torch.save(model.state_dict(), path)";
 
 [[noreturn]] void fail_torch_file(const std::string& path, const std::string& what) {
-  throw DataError(
-      "[weights] '" + path + "' " + what +
-      "; write it with torch.save(model.state_dict(), path)");
+  throw DataError("[weights] '" + path + "' " + what + "; " + kWithTorchSave);
 }
 
 // --- reading ---
-
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw ConfigError(
-      "[weights] '" + path + "' " + what +
-      ", which torch.save never writes; name another file");
-}
-
-// Returns the name of an entry without the archive's name, in lower case, as LibTorch's
-// reader compares it.
-std::string record_name(const ZipEntry& entry) {
-  std::string name = entry.name.substr(entry.name.find('/') + 1);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  return name;
-}
-
-// Checks sizes before any record is unpacked: a record uses the memory that the
-// directory declares, and records may overlap.
-void check_records(const FilePart& file) {
-  const std::string& path = file.path;
-  std::error_code error;
-  const uint64_t whole =
-      std::min<uint64_t>(std::filesystem::file_size(path, error), file.size);
-  uint64_t bytes = 0;
-  for (const auto& entry : read_zip_directory(file)) {
-    const std::string name = record_name(entry);
-    // The sources in a TorchScript archive are compressed. They are not read.
-    if (entry.compressed && name.rfind("code/", 0) != 0) {
-      refuse(path, "has a compressed record '" + entry.name + "'");
-    }
-    if (name == kPickleRecord && entry.size > kMostPickleBytes) {
-      refuse(
-          path, "has a pickle of " + std::to_string(entry.size) +
-                    " bytes, expected at most " + std::to_string(kMostPickleBytes));
-    }
-    if (!entry.compressed && (entry.size > whole || (bytes += entry.size) > whole)) {
-      refuse(path, "has records of more bytes than the file");
-    }
-  }
-}
 
 const PickleValue* entry_of(const PickleValue& dict, const std::string& key) {
   for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
@@ -103,49 +45,29 @@ bool calls(const PickleValue& value, const std::string& function) {
          value.items[1]->kind == Kind::sequence;
 }
 
-// Reads a part of a file for LibTorch.
-class PartReader : public caffe2::serialize::ReadAdapterInterface {
- public:
-  explicit PartReader(const FilePart& part)
-      : offset_(part.offset), file_(part.path, std::ios::binary | std::ios::ate) {
-    const auto end = file_ ? static_cast<uint64_t>(file_.tellg()) : 0;
-    size_ = std::min(part.size, end - std::min(end, offset_));
-  }
-
-  size_t size() const override {
-    return size_;
-  }
-  size_t read(uint64_t from, void* to, size_t bytes, const char*) const override {
-    const uint64_t left = size_ - std::min(size_, from);
-    file_.clear();
-    file_.seekg(static_cast<std::streamoff>(offset_ + from));
-    file_.read(
-        static_cast<char*>(to),
-        static_cast<std::streamsize>(std::min<uint64_t>(bytes, left)));
-    return static_cast<size_t>(file_.gcount());
-  }
-
- private:
-  uint64_t offset_;
-  uint64_t size_ = 0;
-  mutable std::ifstream file_;
-};
-
 class StateReader {
  public:
   StateReader(const FilePart& file, size_t most_values)
       : path_(file.path),
         most_values_(most_values),
-        archive_(std::make_shared<PartReader>(file)) {}
+        archive_(file, "[weights]", kWithTorchSave) {}
 
   std::vector<NamedTensor> read() {
-    if (!archive_.hasRecord(kPickleRecord)) {
+    const ZipEntry* entry = archive_.find(kPickleRecord);
+    if (entry == nullptr) {
       fail_torch_file(path_, "is a zip file, but not from torch.save");
     }
-    if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
+    if (entry->size > kMostPickleBytes) {
+      throw ConfigError(
+          "[weights] '" + path_ + "' has a pickle of " + std::to_string(entry->size) +
+          " bytes, expected at most " + std::to_string(kMostPickleBytes) +
+          "; name another file");
+    }
+    if (archive_.find(kByteOrderRecord) != nullptr &&
+        archive_.content_of(kByteOrderRecord) != "little") {
       fail_torch_file(path_, "was written on a machine with another byte order");
     }
-    const Pickle pickle(record(kPickleRecord), path_, most_values_);
+    const Pickle pickle(archive_.content_of(kPickleRecord), path_, most_values_);
     const PickleValue& dict = state_dict_in(pickle.root());
     std::vector<NamedTensor> tensors;
     for (size_t i = 0; i < dict.items.size(); i += 2) {
@@ -159,11 +81,6 @@ class StateReader {
   }
 
  private:
-  std::string record(const std::string& name) {
-    const auto [data, size] = archive_.getRecord(name);
-    return std::string(static_cast<const char*>(data.get()), size);
-  }
-
   const PickleValue& state_dict_in(const PickleValue& root) const {
     if (root.kind != Kind::dict) {
       fail_torch_file(
@@ -206,12 +123,9 @@ class StateReader {
   }
 
   std::vector<int64_t> numbers_of(const std::string& name, const PickleValue& value) {
-    if (value.items.size() > kMostDims) {
-      fail_torch_file(path_, "has a tensor '" + name + "' of too many dimensions");
-    }
     std::vector<int64_t> numbers;
     for (const auto* item : value.items) {
-      if (item->kind != Kind::number || item->number < 0) {
+      if (item->kind != Kind::number) {
         fail_torch_file(path_, "has a damaged tensor '" + name + "'");
       }
       numbers.push_back(item->number);
@@ -233,35 +147,35 @@ class StateReader {
       return found->second;
     }
     const auto dtype = dtype_of(name, id[1]->text);
-    const auto element_size = static_cast<int64_t>(c10::elementSize(dtype));
-    auto [data, bytes] = archive_.getRecord(kStorageRecords + key);
-    if (static_cast<int64_t>(bytes) / element_size != numel ||
-        static_cast<int64_t>(bytes) % element_size != 0) {
+    const FilePart range = archive_.range_of(kStorageRecords + key);
+    const uint64_t element_size = c10::elementSize(dtype);
+    if (range.size % element_size != 0 ||
+        static_cast<int64_t>(range.size / element_size) != numel) {
       fail_torch_file(
           path_, "has a tensor '" + name + "' whose storage has another size");
     }
-    at::Tensor storage = at::empty({0}, dtype);
-    if (numel > 0) {
-      const auto holder = std::make_shared<at::DataPtr>(std::move(data));
-      storage = at::from_blob(
-          holder->get(), {numel}, [holder](void*) {}, dtype);
-    }
+    at::Tensor storage = at::empty({numel}, dtype);
+    read_bytes(range, storage.data_ptr());
     return storages_[key] = storage;
   }
 
   at::ScalarType dtype_of(const std::string& name, const std::string& class_name) {
-    for (const auto& entry : kStorageClasses) {
-      if (class_name == std::string("torch ") + entry.name) {
-        return entry.dtype;
-      }
+    constexpr size_t kModule = std::string_view("torch ").size();
+    const FileDtype* row =
+        class_name.rfind("torch ", 0) == 0
+            ? find_dtype(&FileDtype::storage, class_name.substr(kModule))
+            : nullptr;
+    if (row == nullptr) {
+      fail_torch_file(
+          path_,
+          "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
     }
-    fail_torch_file(
-        path_, "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
+    return row->dtype;
   }
 
   const std::string& path_;
   const size_t most_values_;
-  PyTorchStreamReader archive_;
+  const TorchZip archive_;
   std::map<std::string, at::Tensor> storages_;
 };
 
@@ -273,10 +187,12 @@ class StatePickle {
   StatePickle() : bytes_("\x80\x02}(") {}
 
   void add(const std::string& name, const std::string& key, const at::Tensor& tensor) {
+    const FileDtype* dtype = find_dtype(tensor.scalar_type());
+    TANDEM_CHECK(dtype != nullptr, "torch.save has no storage of this dtype");
     text(name);
     bytes_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
     text("storage");
-    bytes_ += std::string("ctorch\n") + class_of(tensor.scalar_type()) + "\n";
+    bytes_ += fmt::format("ctorch\n{}\n", dtype->storage);
     text(key);
     text("cpu");
     number(tensor.numel());
@@ -296,15 +212,6 @@ class StatePickle {
   }
 
  private:
-  static const char* class_of(at::ScalarType dtype) {
-    for (const auto& entry : kStorageClasses) {
-      if (dtype == entry.dtype) {
-        return entry.name;
-      }
-    }
-    TANDEM_CHECK(false, "torch.save has no storage of this dtype");
-  }
-
   template <typename T>
   void raw(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -339,23 +246,33 @@ class StatePickle {
 
 }  // namespace
 
-std::vector<NamedTensor> read_torch_file(const FilePart& file, size_t most_values) {
-  try {
-    check_records(file);
-    return StateReader(file, most_values).read();
-  } catch (const c10::Error& error) {
-    fail_torch_file(file.path, "is damaged (" + first_line(error) + ")");
+bool is_inside(
+    int64_t storage_numel, int64_t offset, const std::vector<int64_t>& sizes,
+    const std::vector<int64_t>& strides) {
+  if (sizes.size() != strides.size() || sizes.size() > kMostDims || offset < 0 ||
+      offset > storage_numel) {
+    return false;
   }
+  bool empty = false;
+  int64_t last = offset;
+  int64_t numel = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int64_t steps = 0;
+    if (sizes[i] < 0 || strides[i] < 0 ||
+        __builtin_mul_overflow(numel, std::max<int64_t>(sizes[i], 1), &numel)) {
+      return false;
+    }
+    empty = empty || sizes[i] == 0;
+    if (sizes[i] > 0 && (__builtin_mul_overflow(sizes[i] - 1, strides[i], &steps) ||
+                         __builtin_add_overflow(last, steps, &last))) {
+      return false;
+    }
+  }
+  return empty || last < storage_numel;
 }
 
-std::vector<NamedTensor> read_torch_file(const std::string& path) {
-  return read_torch_file(FilePart{path});
-}
-
-bool is_torch_file_dtype(at::ScalarType dtype) {
-  return std::any_of(
-      std::begin(kStorageClasses), std::end(kStorageClasses),
-      [&](const StorageClass& entry) { return entry.dtype == dtype; });
+std::vector<NamedTensor> read_torch_file(const FilePart& file, size_t most_values) {
+  return StateReader(file, most_values).read();
 }
 
 void write_torch_file(

@@ -5,7 +5,7 @@
 
 #include "tandem/core/arena.h"
 #include "tandem/formats/pickle.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 
 namespace tandem {
 
@@ -20,7 +20,6 @@ namespace tandem {
 /// overlapping records, and a pickle of more than 64 MiB or `most_values` values.
 std::vector<NamedTensor> read_torch_file(
     const FilePart& file, size_t most_values = Pickle::kMostValues);
-std::vector<NamedTensor> read_torch_file(const std::string& path);
 
 /// Writes a state dict with the tensors' dtypes. Python's torch.load(path,
 /// weights_only=True) can read it, and load_state_dict(strict=True) accepts the result.
@@ -29,7 +28,15 @@ std::vector<NamedTensor> read_torch_file(const std::string& path);
 /// written.
 void write_torch_file(const std::string& path, const std::vector<NamedTensor>& tensors);
 
-/// Returns whether write_torch_file() supports a dtype.
-bool is_torch_file_dtype(at::ScalarType dtype);
+/// Maximum number of dimensions of a tensor in a file.
+constexpr size_t kMostDims = 64;
+
+/// Returns whether every element of a strided tensor is in a storage of `storage_numel`
+/// elements. Sizes, strides and the offset count elements. Also returns false for
+/// negative numbers, for more than kMostDims dimensions, and if the number of elements
+/// overflows 64 bits.
+bool is_inside(
+    int64_t storage_numel, int64_t offset, const std::vector<int64_t>& sizes,
+    const std::vector<int64_t>& strides);
 
 }  // namespace tandem

@@ -17,16 +17,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A node that can begin a stage, and the nodes up to the next one.
+// A main layer to which a single tensor crosses, and the nodes up to the next one.
 struct Unit {
   NodeRange nodes;
   double cost = 0;
 };
-
-// Returns whether a node begins a unit wherever a single tensor crosses to it.
-bool begins_unit(const Graph& graph, const Node& node) {
-  return has_parameters(graph, node) && !operator_row(node.target).has(kIsBatchNorm);
-}
 
 // Uses of each value, as indices of nodes.
 class Uses {
@@ -97,7 +92,7 @@ std::vector<Unit> units_of(const Graph& graph, const Uses& uses, Balance balance
   std::vector<Unit> units;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    const bool begins = begins_unit(graph, node);
+    const bool begins = is_main_layer(graph, node);
     if (begins && (units.empty() || uses.crossing(i))) {
       units.push_back({{units.empty() ? 0 : i, i}, 0});
     }
@@ -115,7 +110,7 @@ std::string names_of(const Graph& graph, const std::vector<Unit>& units) {
   std::vector<std::string> names;
   for (const auto& unit : units) {
     for (size_t i = unit.nodes.begin; i < unit.nodes.end; ++i) {
-      if (begins_unit(graph, graph.nodes[i])) {
+      if (is_main_layer(graph, graph.nodes[i])) {
         names.push_back(layer_name(graph.nodes[i]));
         break;
       }
@@ -142,7 +137,7 @@ std::vector<NodeRange> cut_at(
   const std::string flag = "[model] --cut " + join(cut.names, ",");
   size_t first_unit = 0;
   while (first_unit < graph.nodes.size() &&
-         !begins_unit(graph, graph.nodes[first_unit])) {
+         !is_main_layer(graph, graph.nodes[first_unit])) {
     ++first_unit;
   }
   std::vector<size_t> begins;
@@ -217,6 +212,10 @@ std::vector<NodeRange> balanced(const std::vector<Unit>& units, size_t stages) {
 }
 
 }  // namespace
+
+bool is_main_layer(const Graph& graph, const Node& node) {
+  return has_parameters(graph, node) && !operator_row(node.target).has(kIsBatchNorm);
+}
 
 std::vector<NodeRange> split_graph(const Graph& graph, int64_t stages, const Cut& cut) {
   const Uses uses(graph);

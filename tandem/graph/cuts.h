@@ -8,6 +8,10 @@
 
 namespace tandem {
 
+/// Returns whether a node is a layer with parameters other than batch norm. Messages
+/// name these layers, and `balance` begins stages with them.
+[[nodiscard]] bool is_main_layer(const Graph& graph, const Node& node);
+
 /// Nodes [begin, end) of a graph.
 struct NodeRange {
   size_t begin = 0;

@@ -72,21 +72,12 @@ bool fits(const Argument& argument, const c10::TypePtr& type) {
          (wanted->kind() == c10::TypeKind::NumberType && argument.constant.isScalar());
 }
 
-std::string size_text(const Size& size) {
-  if (size.per_sample == 0) {
-    return std::to_string(size.fixed);
-  }
-  const std::string samples =
-      size.per_sample == 1 ? "N" : std::to_string(size.per_sample) + "*N";
-  return size.fixed == 0 ? samples : samples + fmt::format("{:+}", size.fixed);
-}
-
 std::string argument_text(const Graph& graph, const Argument& argument) {
   switch (argument.kind) {
     case Argument::Kind::value:
       return "%" + graph.value(argument.value).name;
     case Argument::Kind::size:
-      return size_text(argument.size);
+      return text_of(argument.size);
     case Argument::Kind::list: {
       std::string text = "[";
       for (const auto& element : argument.list) {
@@ -266,6 +257,14 @@ std::vector<Size> batch_shape(at::IntArrayRef sample) {
   return shape;
 }
 
+std::vector<int64_t> sizes_at(const std::vector<Size>& shape, int64_t samples) {
+  std::vector<int64_t> sizes;
+  for (const auto& size : shape) {
+    sizes.push_back(size.at(samples));
+  }
+  return sizes;
+}
+
 Value value_of(ValueKind kind, const std::string& name, const at::Tensor& tensor) {
   return {kind, name, tensor.scalar_type(), fixed_shape(tensor.sizes()), name, tensor};
 }
@@ -400,10 +399,19 @@ std::string name_for_messages(const Node& node) {
   return node.source.empty() ? node.name : node.name + " (" + node.source + ")";
 }
 
+std::string text_of(const Size& size) {
+  if (size.per_sample == 0) {
+    return std::to_string(size.fixed);
+  }
+  const std::string samples =
+      size.per_sample == 1 ? "N" : std::to_string(size.per_sample) + "*N";
+  return size.fixed == 0 ? samples : samples + fmt::format("{:+}", size.fixed);
+}
+
 std::string text_of(const std::vector<Size>& shape) {
   std::string text = "[";
   for (const auto& size : shape) {
-    text += (text.size() == 1 ? "" : ", ") + size_text(size);
+    text += (text.size() == 1 ? "" : ", ") + text_of(size);
   }
   return text + "]";
 }

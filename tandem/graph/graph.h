@@ -81,6 +81,10 @@ struct Argument {
   static Argument of_value(ValueId value);
   static Argument of_size(Size size);
   static Argument of_list(std::vector<Argument> list);
+
+  bool is_none() const {
+    return kind == Kind::constant && constant.isNone();
+  }
 };
 
 /// A call of an operator.
@@ -134,6 +138,10 @@ struct Graph {
 
 /// Returns the shape [N, ...] of a batch whose samples have the shape `sample`.
 [[nodiscard]] std::vector<Size> batch_shape(at::IntArrayRef sample);
+
+/// Returns the sizes of a shape for a batch of `samples` samples.
+[[nodiscard]] std::vector<int64_t> sizes_at(
+    const std::vector<Size>& shape, int64_t samples);
 
 /// Returns a value for the parameter, buffer or constant `tensor`. `name` is its name
 /// in the graph and in Python's state_dict().
@@ -226,7 +234,10 @@ void verify(const Graph& graph);
 /// self.conv1(x))".
 [[nodiscard]] std::string name_for_messages(const Node& node);
 
-/// Returns a shape as text, with N for the number of samples: "[N, 64, 8*N]".
+/// Returns a size as text, with N for the number of samples: "8*N+1".
+[[nodiscard]] std::string text_of(const Size& size);
+
+/// Returns a shape as text: "[N, 64, 8*N]".
 [[nodiscard]] std::string text_of(const std::vector<Size>& shape);
 
 }  // namespace tandem

@@ -83,12 +83,12 @@ struct Interpreter::Step {
   std::vector<ValueId> last_used;
 };
 
-Interpreter::Interpreter(const Graph& graph, Options options)
-    : graph_(graph), options_(std::move(options)) {
+Interpreter::Interpreter(
+    const Graph& graph, StackFunction stack_statistics, at::Device device)
+    : graph_(graph), stack_statistics_(std::move(stack_statistics)) {
   for (const auto& value : graph.values) {
     constants_.push_back(
-        value.kind == ValueKind::constant ? value.tensor.to(options_.device)
-                                          : at::Tensor());
+        value.kind == ValueKind::constant ? value.tensor.to(device) : at::Tensor());
   }
   const auto in_place = relus_in_place(graph);
   for (const auto& node : graph.nodes) {
@@ -103,8 +103,7 @@ Interpreter::Interpreter(const Graph& graph, Options options)
     const auto& arguments = schema_of(node).arguments();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       step.arguments.push_back(
-          is_device(arguments[i]) ? c10::IValue(options_.device)
-                                  : node.arguments[i].constant);
+          is_device(arguments[i]) ? c10::IValue(device) : node.arguments[i].constant);
       if (node.arguments[i].kind != Argument::Kind::constant) {
         step.changing.push_back(i);
       }
@@ -134,7 +133,7 @@ class Interpreter::Pass {
   Pass(const Interpreter& of, const at::Tensor& input, const ForwardContext& context)
       : graph_(of.graph_),
         constants_(of.constants_),
-        options_(of.options_),
+        stack_statistics_(of.stack_statistics_),
         values_(graph_.values.size()),
         context_(context),
         samples_(count_samples(graph_.value(graph_.input).shape, input)) {
@@ -179,8 +178,7 @@ class Interpreter::Pass {
     for (const auto& element : elements) {
       sizes =
           sizes && (element.kind == Argument::Kind::size || element.constant.isInt());
-      nones = nones ||
-              (element.kind == Argument::Kind::constant && element.constant.isNone());
+      nones = nones || element.is_none();
     }
     if (sizes) {
       std::vector<int64_t> list;
@@ -219,8 +217,7 @@ class Interpreter::Pass {
     }
     if (step.row->run != nullptr) {
       stack = {step.row->run(
-          {graph_, *step.node, samples_, stack, context_, options_.stack_statistics,
-           options_.dropout})};
+          {graph_, *step.node, samples_, stack, context_, stack_statistics_})};
     } else {
       step.handle->callBoxed(&stack);
     }
@@ -266,7 +263,7 @@ class Interpreter::Pass {
 
   const Graph& graph_;
   const std::vector<at::Tensor>& constants_;
-  const Options& options_;
+  const StackFunction& stack_statistics_;
   // By ValueId.
   std::vector<at::Tensor> values_;
   const ForwardContext& context_;

@@ -18,20 +18,14 @@ namespace tandem {
 /// thread can run training, because training changes buffers.
 class Interpreter {
  public:
-  struct Options {
-    // Exchanges batch norm's statistics between ranks, as
-    // ModelOptions::stack_statistics.
-    StackFunction stack_statistics;
-    // If false, dropout returns its input unchanged.
-    bool dropout = true;
-    // Device of the input, the parameters and the buffers. The interpreter copies the
-    // graph's constants to this device, and operators create their tensors there.
-    at::Device device = at::kCPU;
-  };
-
   /// Prepares the calls of operators. `graph` must pass verify() and outlive the
-  /// interpreter.
-  Interpreter(const Graph& graph, Options options);
+  /// interpreter. `stack_statistics` is that of ModelOptions, and may be empty.
+  ///
+  /// `device` is the device of the input, the parameters and the buffers. The
+  /// interpreter copies the graph's constants to this device, and operators create
+  /// their tensors there.
+  Interpreter(
+      const Graph& graph, StackFunction stack_statistics, at::Device device = at::kCPU);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
@@ -45,7 +39,7 @@ class Interpreter {
   class Pass;
 
   const Graph& graph_;
-  Options options_;
+  StackFunction stack_statistics_;
   std::vector<Step> steps_;
   // Constants on the device, by ValueId; undefined for other values.
   std::vector<at::Tensor> constants_;

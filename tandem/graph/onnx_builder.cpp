@@ -16,8 +16,7 @@ OnnxValue onnx_value(const std::string& name, const Value& value) {
     if (size.per_sample == 0) {
       result.shape.emplace_back(size.fixed);
     } else {
-      const std::string text = text_of({size});
-      result.shape.emplace_back(text.substr(1, text.size() - 2));
+      result.shape.emplace_back(text_of(size));
     }
   }
   return result;

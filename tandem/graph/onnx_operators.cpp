@@ -9,8 +9,6 @@ namespace tandem {
 
 namespace {
 
-constexpr at::ScalarType kIndex = at::kLong;
-
 const c10::IValue& constant(const OnnxCall& call, size_t argument) {
   const Argument& found = call.node.arguments[argument];
   if (found.kind != Argument::Kind::constant) {
@@ -24,12 +22,6 @@ int64_t fixed(const Size& size) {
     throw OnnxObstacle{"along the samples of the batch"};
   }
   return size.fixed;
-}
-
-std::string cast(
-    const OnnxCall& call, const std::string& value, at::ScalarType from,
-    at::ScalarType to) {
-  return from == to ? value : call.to.add("Cast", {value}, {{"to", onnx_dtype(to)}});
 }
 
 std::string number(const OnnxCall& call, double value) {
@@ -75,7 +67,7 @@ OnnxNames quotient(const OnnxCall& call) {
 }
 
 OnnxNames cast_to_output(const OnnxCall& call) {
-  return {cast(call, call.tensor(0), call.value(0).dtype, call.output().dtype)};
+  return {call.operand(0)};
 }
 
 OnnxNames rsqrt(const OnnxCall& call) {
@@ -298,8 +290,7 @@ constexpr OnnxRow kOnnxRows[] = {
 }  // namespace
 
 bool OnnxCall::has(size_t argument) const {
-  const Argument& found = node.arguments[argument];
-  return found.kind != Argument::Kind::constant || !found.constant.isNone();
+  return !node.arguments[argument].is_none();
 }
 
 std::string OnnxCall::tensor(size_t argument) const {
@@ -310,13 +301,17 @@ std::string OnnxCall::operand(size_t argument) const {
   const Argument& found = node.arguments[argument];
   switch (found.kind) {
     case Argument::Kind::value:
-      return cast(*this, tensor(argument), value(argument).dtype, output().dtype);
+      return as_output(tensor(argument), value(argument).dtype);
     case Argument::Kind::size:
-      return cast(
-          *this, to.reshape(to.sizes({found.size}), {}), kIndex, output().dtype);
+      return as_output(to.reshape(to.sizes({found.size}), {}), at::kLong);
     default:
       return tandem::number(*this, number(argument));
   }
+}
+
+std::string OnnxCall::as_output(const std::string& value, at::ScalarType from) const {
+  const at::ScalarType dtype = output().dtype;
+  return from == dtype ? value : to.add("Cast", {value}, {{"to", onnx_dtype(dtype)}});
 }
 
 int64_t OnnxCall::integer(size_t argument) const {

@@ -23,6 +23,9 @@ struct OnnxCall {
   std::string tensor(size_t argument) const;
   /// Returns the ONNX name of a tensor or number, in the dtype of the output.
   std::string operand(size_t argument) const;
+  /// Returns the ONNX name of a value of dtype `from`, converted to the dtype of the
+  /// output.
+  std::string as_output(const std::string& value, at::ScalarType from) const;
   /// Functions that return an argument. They throw OnnxObstacle if the argument depends
   /// on the number of samples.
   int64_t integer(size_t argument) const;

@@ -53,11 +53,8 @@ std::string permuted(const OnnxCall& call, const std::vector<int64_t>& dimension
 OnnxNames tensors(const OnnxCall& call) {
   OnnxNames names;
   for (const auto& part : call.node.arguments[0].list) {
-    names.push_back(call.to.name_of(part.value));
-    if (call.graph.value(part.value).dtype != call.output().dtype) {
-      names.back() = call.to.add(
-          "Cast", {names.back()}, {{"to", onnx_dtype(call.output().dtype)}});
-    }
+    names.push_back(call.as_output(
+        call.to.name_of(part.value), call.graph.value(part.value).dtype));
   }
   return names;
 }

@@ -6,6 +6,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
+#include <c10/util/accumulate.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include <cmath>
@@ -60,13 +61,8 @@ double product_multiplications(const Graph& graph, const Node& node) {
   return output_elements(graph, node) * last_size(shape_of(graph, node, 0));
 }
 
-// linear(input, weight, bias)
+// linear(input, weight, bias), addmm(bias, a, b)
 double linear_multiplications(const Graph& graph, const Node& node) {
-  return output_elements(graph, node) * last_size(shape_of(graph, node, 1));
-}
-
-// addmm(bias, a, b)
-double added_product_multiplications(const Graph& graph, const Node& node) {
   return output_elements(graph, node) * last_size(shape_of(graph, node, 1));
 }
 
@@ -104,10 +100,7 @@ at::Tensor mask_for(
   shape.insert(shape.begin(), rows);
   const int64_t samples =
       call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
-  int64_t count = 1;
-  for (const int64_t size : shape) {
-    count *= size;
-  }
+  const int64_t count = c10::multiply_integers(shape);
   return dropout_mask(
              call.context.samples, call.node.number, samples,
              samples == 0 ? 0 : count / samples, p, options.dtype(dtype))
@@ -116,32 +109,21 @@ at::Tensor mask_for(
       .movedim(0, dimension);
 }
 
-at::Tensor drop(const OperatorCall& call, bool whole_channels, bool in_place) {
+// [feature_]dropout[_](input, p, train). feature_dropout drops whole channels, and a
+// name that ends with "_" overwrites the input.
+at::Tensor run_dropout(const OperatorCall& call) {
   at::Tensor x = call.arguments[0].toTensor();
   const double p = call.arguments[1].toDouble();
-  if (!call.context.training || !call.dropout) {
+  if (!call.context.training || p == 0) {
     return x;
   }
+  const std::string& name = call.node.target;
   auto shape = x.sizes().vec();
-  const int64_t dimension = sample_dimension(call, 0);
-  if (whole_channels && shape.size() > 2) {
+  if (name.find("feature") != std::string::npos && shape.size() > 2) {
     std::fill(shape.begin() + 2, shape.end(), 1);
   }
-  const auto mask = mask_for(call, shape, dimension, p, x.options());
-  return in_place ? x.mul_(mask) : x.mul(mask);
-}
-
-at::Tensor run_dropout(const OperatorCall& call) {
-  return drop(call, false, false);
-}
-at::Tensor run_dropout_(const OperatorCall& call) {
-  return drop(call, false, true);
-}
-at::Tensor run_feature_dropout(const OperatorCall& call) {
-  return drop(call, true, false);
-}
-at::Tensor run_feature_dropout_(const OperatorCall& call) {
-  return drop(call, true, true);
+  const auto mask = mask_for(call, shape, sample_dimension(call, 0), p, x.options());
+  return name.back() == '_' ? x.mul_(mask) : x.mul(mask);
 }
 
 at::Tensor optional_tensor(const c10::IValue& value) {
@@ -238,7 +220,7 @@ at::Tensor attention_weights(const Attention& attention) {
 
 at::Tensor run_attention(const OperatorCall& call) {
   Attention attention = attention_of(call.arguments);
-  const bool drops = attention.dropout > 0 && call.context.training && call.dropout;
+  const bool drops = attention.dropout > 0 && call.context.training;
   static const auto own = c10::Dispatcher::singleton().findSchema(
       {"aten::scaled_dot_product_attention", ""});
   if (own.has_value() && !drops) {
@@ -277,9 +259,8 @@ constexpr OperatorRow product(const char* name) {
   return {name, kAll, kNoOperatorTrait, &product_multiplications};
 }
 
-constexpr OperatorRow dropped(
-    const char* name, at::Tensor (*run)(const OperatorCall&)) {
-  return {name, kOutput, kIsDropout, nullptr, run};
+constexpr OperatorRow dropout_row(const char* name) {
+  return {name, kOutput, kIsDropout, nullptr, &run_dropout};
 }
 
 constexpr OperatorRow random_values(const char* name) {
@@ -294,16 +275,16 @@ constexpr OperatorRow kRows[] = {
     product("aten::matmul"),
     product("aten::mm"),
     product("aten::bmm"),
-    {"aten::addmm", kAll, kNoOperatorTrait, &added_product_multiplications},
+    {"aten::addmm", kAll, kNoOperatorTrait, &linear_multiplications},
     {"aten::batch_norm", kOutput, kIsBatchNorm, nullptr, &run_batch_norm},
     {"aten::relu", kNone},
     {"aten::relu_", kNone},
     {"aten::max_pool2d", kNone},
     {"aten::embedding", kNone},
-    dropped("aten::dropout", &run_dropout),
-    dropped("aten::dropout_", &run_dropout_),
-    dropped("aten::feature_dropout", &run_feature_dropout),
-    dropped("aten::feature_dropout_", &run_feature_dropout_),
+    dropout_row("aten::dropout"),
+    dropout_row("aten::dropout_"),
+    dropout_row("aten::feature_dropout"),
+    dropout_row("aten::feature_dropout_"),
     {"aten::log_softmax", RoundedValues::output_in_o2, kNoOperatorTrait, nullptr,
      &run_log_softmax},
     {"aten::scaled_dot_product_attention", kAll, kNoOperatorTrait,

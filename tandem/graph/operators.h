@@ -38,8 +38,6 @@ struct OperatorCall {
   // Exchanges batch norm's statistics between ranks (sync_batch_norm.h). If empty,
   // batch norm uses this rank's samples.
   const StackFunction& stack_statistics;
-  // If false, dropout returns its input unchanged.
-  bool dropout;
 };
 
 /// Values that are rounded to 16 bits when an operator runs forward and backward

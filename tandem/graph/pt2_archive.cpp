@@ -3,18 +3,13 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <tuple>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/formats/pickle.h"
 #include "tandem/formats/torch_file.h"
-#include "tandem/formats/torch_zip.h"
-#include "tandem/formats/weights_format.h"
 #include "tandem/graph/pt2_json.h"
 
 namespace tandem {
@@ -35,10 +30,6 @@ constexpr const char* kOldConstants = "serialized_constants.pt";
       path,
       what +
           ", expected a file of torch.export.save; export the model with torch.export");
-}
-
-bool by_name(const ZipEntry& a, const ZipEntry& b) {
-  return a.name < b.name;
 }
 
 std::vector<int64_t> integers_of(const json& sizes) {
@@ -93,127 +84,51 @@ void check_apart(const std::vector<TiedTensor>& tensors, const std::string& path
 
 }  // namespace
 
-Pt2Archive::Pt2Archive(const std::string& path) : file_{path} {
-  std::error_code error;
-  file_.size = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  std::string start(kWeightsStart, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  if (error || (!file && !file.eof())) {
-    fail_on_file("read", path);
+Pt2Archive::Pt2Archive(const std::string& path)
+    : path_(path), zip_({path}, "[model]", kExportAgain) {
+  // The other zip files of PyTorch.
+  if (zip_.has_start("data/aotinductor/")) {
+    refuse_archive(path, "is a package of AOTInductor, which cannot be trained");
   }
-  start.resize(static_cast<size_t>(file.gcount()));
-  if (weights_format(start, file_.size) != WeightsFormat::zip) {
-    fail_pt2(path, "is not a file of torch.export.save");
+  if (zip_.has_start("constants.pkl") && zip_.has_start("code/")) {
+    refuse_archive(path, "is a TorchScript file");
   }
-  try {
-    entries_ = read_zip_directory(file_);
-  } catch (const DataError&) {
-    fail_pt2(path, "is incomplete: the directory at its end is missing or damaged");
+  if (zip_.find("data.pkl") != nullptr) {
+    refuse_archive(path, "contains weights but no network (torch.save)");
   }
-  for (auto& entry : entries_) {
-    entry.name.erase(0, entry.name.find('/') + 1);
-  }
-  std::sort(entries_.begin(), entries_.end(), &by_name);
-  check_kind();
-  check_sizes();
   model_ = find_model();
 }
 
-// Rejects the other zip files of PyTorch.
-void Pt2Archive::check_kind() const {
-  const auto has = [&](const std::string& folder) {
-    return std::any_of(entries_.begin(), entries_.end(), [&](const ZipEntry& entry) {
-      return entry.name.rfind(folder, 0) == 0;
-    });
-  };
-  const std::string& path = file_.path;
-  if (has("data/aotinductor/")) {
-    refuse_archive(path, "is a package of AOTInductor, which cannot be trained");
-  }
-  if (has("constants.pkl") && has("code/")) {
-    refuse_archive(path, "is a TorchScript file");
-  }
-  if (find("data.pkl") != nullptr) {
-    refuse_archive(path, "contains weights but no network (torch.save)");
-  }
-}
-
-// Checks sizes before any entry is read, since entries may overlap.
-void Pt2Archive::check_sizes() const {
-  const std::string& path = file_.path;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const auto& entry = entries_[i];
-    if (entry.compressed) {
-      refuse_archive(path, "has the compressed entry '" + entry.name + "'");
-    }
-    if (entry.size > file_.size || (bytes += entry.size) > file_.size) {
-      refuse_archive(path, "has entries of more bytes than the file");
-    }
-    if (i > 0 && entries_[i - 1].name == entry.name) {
-      fail_pt2(path, "has two entries '" + entry.name + "'");
-    }
-  }
-}
-
-const ZipEntry* Pt2Archive::find(const std::string& record) const {
-  ZipEntry wanted;
-  wanted.name = record;
-  const auto found =
-      std::lower_bound(entries_.begin(), entries_.end(), wanted, &by_name);
-  return found == entries_.end() || found->name != record ? nullptr : &*found;
-}
-
-FilePart Pt2Archive::record(const std::string& name) const {
-  const auto* found = find(name);
-  if (found == nullptr) {
-    fail_pt2(file_.path, "has no entry '" + name + "'");
-  }
-  try {
-    return bytes_of(file_, *found);
-  } catch (const DataError&) {
-    fail_pt2(file_.path, "has the damaged entry '" + name + "'");
-  }
-}
-
-std::string Pt2Archive::text(const std::string& name) const {
-  const FilePart part = record(name);
-  std::string bytes(part.size, '\0');
-  read_bytes(part, bytes.data());
-  return bytes;
-}
-
 size_t Pt2Archive::most_values(size_t bytes_per_value) const {
-  return (file_.size + kExtraBytes) / bytes_per_value;
+  return (zip_.size() + kExtraBytes) / bytes_per_value;
 }
 
 std::string Pt2Archive::find_model() const {
   static const std::string kFolder = "models/";
   static const std::string kEnding = ".json";
-  if (find(kOldProgram) != nullptr) {
+  if (zip_.find(kOldProgram) != nullptr) {
     return "";
   }
   std::string model;
-  for (const auto& entry : entries_) {
+  for (const auto& entry : zip_.entries()) {
     if (entry.name.rfind(kFolder, 0) == 0 && ends_with(entry.name, kEnding)) {
       if (!model.empty()) {
-        refuse_archive(file_.path, "contains several networks");
+        refuse_archive(path_, "contains several networks");
       }
       model = entry.name.substr(
           kFolder.size(), entry.name.size() - kFolder.size() - kEnding.size());
     }
   }
   if (model.empty()) {
-    fail_pt2(file_.path, "is a zip file without a network");
+    fail_pt2(path_, "is a zip file without a network");
   }
   return model;
 }
 
 json Pt2Archive::program() const {
   return parse_json(
-      text(model_.empty() ? kOldProgram : "models/" + model_ + ".json"), file_.path,
-      most_values(kBytesPerJsonValue));
+      zip_.content_of(model_.empty() ? kOldProgram : "models/" + model_ + ".json"),
+      path_, most_values(kBytesPerJsonValue));
 }
 
 std::vector<NamedTensor> Pt2Archive::state() const {
@@ -235,7 +150,7 @@ std::vector<NamedTensor> Pt2Archive::tensors(
   std::vector<NamedTensor> found;
   if (model_.empty()) {
     found = saved_tensors(old_record);
-  } else if (find(saved) != nullptr) {
+  } else if (zip_.find(saved) != nullptr) {
     found = saved_tensors(saved);
   } else {
     found = raw_tensors(folder, model_ + "_" + kind + "_config.json");
@@ -245,9 +160,9 @@ std::vector<NamedTensor> Pt2Archive::tensors(
     if (static_cast<uint64_t>(tensor.numel()) * tensor.element_size() >
         tensor.storage().nbytes()) {
       refuse_pt2(
-          file_.path, "has a tensor '" + name +
-                          "' that uses elements several times (expand); clone it "
-                          "before the export");
+          path_, "has a tensor '" + name +
+                     "' that uses elements several times (expand); clone it "
+                     "before the export");
     }
   }
   return found;
@@ -259,7 +174,7 @@ std::vector<NamedTensor> Pt2Archive::raw_tensors(
     const std::string& folder, const std::string& config) const {
   std::vector<std::string> names;
   const auto all = parse_json(
-      text(folder + config), file_.path, most_values(kBytesPerJsonValue),
+      zip_.content_of(folder + config), path_, most_values(kBytesPerJsonValue),
       [&](int depth, const std::string& name) {
         if (depth == 2) {
           names.push_back(name);
@@ -267,7 +182,7 @@ std::vector<NamedTensor> Pt2Archive::raw_tensors(
       });
   const json& entries = all.at("config");
   if (names.size() != entries.size()) {
-    fail_pt2(file_.path, "names a tensor twice");
+    fail_pt2(path_, "names a tensor twice");
   }
   std::map<std::string, at::Tensor> storages;
   std::vector<NamedTensor> found;
@@ -275,7 +190,7 @@ std::vector<NamedTensor> Pt2Archive::raw_tensors(
     const json& entry = entries.at(name);
     if (entry.at("use_pickle") != false || entry.at("tensor_meta").is_null()) {
       refuse_pt2(
-          file_.path,
+          path_,
           "has '" + name +
               "', which is a custom object or a subclass of Tensor; remove it from the "
               "model");
@@ -295,20 +210,19 @@ at::Tensor Pt2Archive::view_of(
   const auto dtype = pt2_dtype(integer_of(meta.at("dtype")));
   if (!dtype || !pt2_layout(integer_of(meta.at("layout")))) {
     refuse_pt2(
-        file_.path,
+        path_,
         "has a tensor '" + name +
             "' with a dtype or layout that tandem does not support; use float32");
   }
   const auto sizes = integers_of(meta.at("sizes"));
   const auto strides = integers_of(meta.at("strides"));
   const int64_t offset = integer_of(meta.at("storage_offset").at("as_int"));
-  const FilePart part = record(file);
+  const FilePart part = zip_.range_of(file);
   const uint64_t element_size = c10::elementSize(*dtype);
   const auto numel = static_cast<int64_t>(part.size / element_size);
   if (part.size % element_size != 0 || !is_inside(numel, offset, sizes, strides) ||
       (storage.defined() && storage.scalar_type() != *dtype)) {
-    fail_pt2(
-        file_.path, "has a tensor '" + name + "' whose size does not fit its bytes");
+    fail_pt2(path_, "has a tensor '" + name + "' whose size does not fit its bytes");
   }
   if (!storage.defined()) {
     storage = at::empty({numel}, *dtype);
@@ -318,15 +232,13 @@ at::Tensor Pt2Archive::view_of(
 }
 
 std::vector<NamedTensor> Pt2Archive::saved_tensors(const std::string& name) const {
-  const FilePart part = record(name);
+  const FilePart part = zip_.range_of(name);
   try {
     return read_torch_file(part, most_values(Pickle::kBytesPerValue));
   } catch (const DataError&) {
-    fail_pt2(
-        file_.path, "has an entry '" + name + "' that is damaged, or not of tensors");
+    fail_pt2(path_, "has an entry '" + name + "' that is damaged, or not of tensors");
   } catch (const ConfigError&) {
-    refuse_archive(
-        file_.path, "has an entry '" + name + "' that torch.save does not write");
+    refuse_archive(path_, "has an entry '" + name + "' that torch.save does not write");
   }
 }
 

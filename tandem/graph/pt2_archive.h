@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 
 namespace tandem {
 
@@ -38,12 +38,7 @@ class Pt2Archive {
   std::map<std::string, at::Tensor> constants() const;
 
  private:
-  void check_kind() const;
-  void check_sizes() const;
   std::string find_model() const;
-  const ZipEntry* find(const std::string& name) const;
-  FilePart record(const std::string& name) const;
-  std::string text(const std::string& name) const;
   size_t most_values(size_t bytes_per_value) const;
   std::vector<NamedTensor> tensors(
       const std::string& kind, const std::string& old_record) const;
@@ -54,10 +49,8 @@ class Pt2Archive {
       at::Tensor& storage) const;
   std::vector<NamedTensor> saved_tensors(const std::string& name) const;
 
-  FilePart file_;
-  // Entries sorted by name. The names do not include the folder that encloses all
-  // entries.
-  std::vector<ZipEntry> entries_;
+  std::string path_;
+  TorchZip zip_;
   // NAME in the entry models/NAME.json; empty in the layout of torch 2.6 and 2.7.
   std::string model_;
 };

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tandem/base/error.h"
+#include "tandem/formats/dtypes.h"
 
 namespace tandem {
 
@@ -68,8 +69,8 @@ class Counter : public nlohmann::json_sax<json> {
     if (++count_ > most_values_) {
       refuse_pt2(
           path_, "has more than " + std::to_string(most_values_) +
-                     " values in its JSON, too many for the size of the file; export "
-                     "the model again with torch.export.save");
+                     " values in its JSON, too many for the size of the file; " +
+                     kExportAgain);
     }
     return true;
   }
@@ -123,52 +124,23 @@ std::string quote_infinities(const std::string& text) {
   return quoted;
 }
 
-template <typename T>
-struct EnumRow {
-  int64_t number;
-  T value;
-};
+constexpr int64_t kPt2Strided = 7;
 
-constexpr EnumRow<at::ScalarType> kPt2Dtypes[] = {
-    {1, at::kByte},  {2, at::kChar},      {3, at::kShort}, {4, at::kInt},
-    {5, at::kLong},  {6, at::kHalf},      {7, at::kFloat}, {8, at::kDouble},
-    {12, at::kBool}, {13, at::kBFloat16},
+struct MemoryFormatNumber {
+  int64_t number;
+  at::MemoryFormat format;
 };
-constexpr EnumRow<at::Layout> kPt2Layouts[] = {{7, at::kStrided}};
-constexpr EnumRow<at::MemoryFormat> kPt2MemoryFormats[] = {
+constexpr MemoryFormatNumber kPt2MemoryFormats[] = {
     {1, at::MemoryFormat::Contiguous},
     {2, at::MemoryFormat::ChannelsLast},
     {3, at::MemoryFormat::ChannelsLast3d},
     {4, at::MemoryFormat::Preserve},
 };
 
-template <typename Rows>
-auto from_number(const Rows& rows, int64_t number)
-    -> std::optional<decltype(rows[0].value)> {
-  for (const auto& row : rows) {
-    if (row.number == number) {
-      return row.value;
-    }
-  }
-  return std::nullopt;
-}
-
-template <typename Rows, typename T>
-std::optional<int64_t> to_number(const Rows& rows, T value) {
-  for (const auto& row : rows) {
-    if (row.value == value) {
-      return row.number;
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 void fail_pt2(const std::string& path, const std::string& what) {
-  throw DataError(
-      "[model] '" + path + "' " + what +
-      "; export the model again with torch.export.save");
+  throw DataError("[model] '" + path + "' " + what + "; " + kExportAgain);
 }
 
 void refuse_pt2(const std::string& path, const std::string& what) {
@@ -211,27 +183,39 @@ const std::string& kind_of(const json& value) {
 }
 
 std::optional<at::ScalarType> pt2_dtype(int64_t number) {
-  return from_number(kPt2Dtypes, number);
+  const FileDtype* row = find_dtype(&FileDtype::pt2, number);
+  return row == nullptr ? std::nullopt : std::optional(row->dtype);
 }
 
 std::optional<at::Layout> pt2_layout(int64_t number) {
-  return from_number(kPt2Layouts, number);
+  return number == kPt2Strided ? std::optional(at::kStrided) : std::nullopt;
 }
 
 std::optional<at::MemoryFormat> pt2_memory_format(int64_t number) {
-  return from_number(kPt2MemoryFormats, number);
+  for (const auto& row : kPt2MemoryFormats) {
+    if (row.number == number) {
+      return row.format;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<int64_t> pt2_number(at::ScalarType dtype) {
-  return to_number(kPt2Dtypes, dtype);
+  const FileDtype* row = find_dtype(dtype);
+  return row == nullptr ? std::nullopt : std::optional(row->pt2);
 }
 
 std::optional<int64_t> pt2_number(at::Layout layout) {
-  return to_number(kPt2Layouts, layout);
+  return layout == at::kStrided ? std::optional(kPt2Strided) : std::nullopt;
 }
 
 std::optional<int64_t> pt2_number(at::MemoryFormat format) {
-  return to_number(kPt2MemoryFormats, format);
+  for (const auto& row : kPt2MemoryFormats) {
+    if (row.format == format) {
+      return row.number;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem

@@ -10,6 +10,9 @@
 
 namespace tandem {
 
+/// Last text of errors about a damaged file.
+constexpr const char* kExportAgain = "export the model again with torch.export.save";
+
 /// Throws DataError because the file at `path` is damaged. The message is `path`,
 /// followed by `what`.
 [[noreturn]] void fail_pt2(const std::string& path, const std::string& what);

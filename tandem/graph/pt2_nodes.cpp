@@ -219,10 +219,6 @@ const Argument* find_argument(
   return index ? &node.arguments[static_cast<size_t>(*index)] : nullptr;
 }
 
-bool is_none(const Argument& argument) {
-  return argument.kind == Argument::Kind::constant && argument.constant.isNone();
-}
-
 bool is_zero(const Argument& argument) {
   return argument.kind == Argument::Kind::constant && argument.constant.isDouble() &&
          argument.constant.toDouble() == 0;
@@ -251,7 +247,22 @@ bool set_operator(Node& node, const std::string& target) {
   return true;
 }
 
-using nlohmann::json;
+// Returns whether an argument is a number although `schema` requires a tensor. Python
+// accepts numbers in place of tensors.
+bool has_number_for_tensor(const json& inputs, const c10::FunctionSchema& schema) {
+  for (const auto& input : inputs.get_ref<const json::array_t&>()) {
+    const auto index = schema.argumentIndexWithName(string_of(input.at("name")));
+    const std::string& kind = kind_of(input.at("arg"));
+    if (index &&
+        without_optional(schema.arguments()[static_cast<size_t>(*index)].type())
+                ->kind() == c10::TypeKind::TensorType &&
+        (kind == "as_int" || kind == "as_float" || kind == "as_bool" ||
+         kind == "as_sym_int")) {
+      return true;
+    }
+  }
+  return false;
+}
 
 std::string entry_of(const json& metadata, const char* name) {
   const auto found = metadata.find(name);
@@ -300,21 +311,6 @@ std::vector<Argument> arguments_of(
         given[i] ? std::move(*given[i]) : Argument::of(*wanted[i].default_value()));
   }
   return arguments;
-}
-
-bool has_number_for_tensor(const json& inputs, const c10::FunctionSchema& schema) {
-  for (const auto& input : inputs.get_ref<const json::array_t&>()) {
-    const auto index = schema.argumentIndexWithName(string_of(input.at("name")));
-    const std::string& kind = kind_of(input.at("arg"));
-    if (index &&
-        without_optional(schema.arguments()[static_cast<size_t>(*index)].type())
-                ->kind() == c10::TypeKind::TensorType &&
-        (kind == "as_int" || kind == "as_float" || kind == "as_bool" ||
-         kind == "as_sym_int")) {
-      return true;
-    }
-  }
-  return false;
 }
 
 const c10::FunctionSchema& find_operator(
@@ -373,7 +369,7 @@ std::optional<std::string> find_problem(
   }
   const Argument* mean = find_argument(node, schema, "running_mean");
   const Argument* dropout = find_argument(node, schema, "dropout");
-  const bool keeps_statistics = mean != nullptr && !is_none(*mean);
+  const bool keeps_statistics = mean != nullptr && !mean->is_none();
   const bool drops =
       mode != nullptr && mean == nullptr && (dropout == nullptr || !is_zero(*dropout));
   if (keeps_statistics || drops) {

@@ -30,11 +30,6 @@ std::vector<Argument> arguments_of(
     const nlohmann::json& inputs, const c10::FunctionSchema& schema,
     const Pt2Names& names);
 
-/// Returns whether an argument is a number although `schema` requires a tensor. Python
-/// accepts numbers in place of tensors.
-bool has_number_for_tensor(
-    const nlohmann::json& inputs, const c10::FunctionSchema& schema);
-
 /// Sets the node's operator and overload from a target in a file of torch.export.save:
 /// "torch.ops.aten.add.Tensor" is "aten::add" and "Tensor". Selects the overload for
 /// numbers if `inputs` (a list of NamedArgument) has a number in place of a tensor.

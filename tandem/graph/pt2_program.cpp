@@ -48,14 +48,9 @@ std::string prefix_of(ValueKind kind) {
   }
 }
 
-bool is_missing(const Argument& argument) {
-  return argument.kind == Argument::Kind::constant && argument.constant.isNone();
-}
-
 // Returns whether a list of arguments has tensors or None, not sizes.
 bool has_tensors(const std::vector<Argument>& list) {
-  return !list.empty() &&
-         (list[0].kind == Argument::Kind::value || is_missing(list[0]));
+  return !list.empty() && (list[0].kind == Argument::Kind::value || list[0].is_none());
 }
 
 bool is_default(const Argument& argument, const c10::Argument& wanted) {
@@ -294,11 +289,11 @@ class ProgramWriter {
   Pt2Json tensors_json(const std::vector<Argument>& list) const {
     bool optional = false;
     for (const auto& element : list) {
-      optional = optional || is_missing(element);
+      optional = optional || element.is_none();
     }
     Pt2Json tensors = Pt2Json::array();
     for (const auto& element : list) {
-      if (is_missing(element)) {
+      if (element.is_none()) {
         tensors.push_back({{"as_none", true}});
       } else {
         const Pt2Json tensor = tensor_json(element.value);

@@ -11,15 +11,14 @@ namespace tandem {
 /// products of sizes with the number of samples stay within 64 bits.
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 
-/// Returns the name of the symbol if an expression is a single symbol: "Symbol('s77',
-/// positive=True, integer=True)" or "s77".
+// Expressions have the form of sympy.srepr, such as "Mul(Integer(8), Symbol('s77',
+// positive=True, integer=True))".
+
+/// Returns the name of the symbol if an expression is a single symbol.
 std::optional<std::string> symbol_of(const std::string& expression);
 
-/// Parses an expression in which `symbol` is the number of samples, such as
-/// "Mul(Integer(8), Symbol('s77', integer=True))", "8*s77 + 1" or "(s77*8)//4". Returns
-/// nullopt if the expression is not linear or has another symbol.
-///
-/// The forms are those of sympy.srepr and str.
+/// Parses an expression in which `symbol` is the number of samples. Returns nullopt if
+/// the expression is not linear or has another symbol.
 std::optional<Size> parse_size(
     const std::string& expression, const std::string& symbol);
 

@@ -1,5 +1,3 @@
-#include "tandem/graph/pt2_values.h"
-
 #include <fmt/core.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/pt2_json.h"
+#include "tandem/graph/pt2_program.h"
 
 namespace tandem {
 

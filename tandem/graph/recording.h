@@ -3,7 +3,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 #include "tandem/graph/graph.h"
@@ -14,12 +13,6 @@ struct Graph;
 }  // namespace torch::jit
 
 namespace tandem {
-
-/// Error that contains the reason why a function has no graph.
-class NoGraph : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// Returns a graph without nodes. Its values are an input of the shape `input_shape`,
 /// and the parameters and buffers of `function`.

@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "tandem/base/error.h"
 #include "tandem/graph/interpreter.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/recording.h"
@@ -31,17 +33,13 @@ constexpr int64_t kCompared = 5;
 // Calls `call`, and turns errors into NoGraph: `prefix`, then the error's first line.
 template <typename Call>
 auto with_reason(const std::string& prefix, const Call& call) {
-  std::string error;
   try {
     return call();
   } catch (const NoGraph&) {
     throw;
-  } catch (const c10::Error& thrown) {
-    error = thrown.what_without_backtrace();
-  } catch (const std::exception& thrown) {
-    error = thrown.what();
+  } catch (const std::exception& error) {
+    throw NoGraph(prefix + ": " + first_line(error));
   }
-  throw NoGraph(prefix + ": " + error.substr(0, error.find('\n')));
 }
 
 // --- comparison of traces
@@ -371,11 +369,8 @@ class Tracer {
     // Gradients in training suffice, unless dropout prevents the comparison there.
     at::Tensor gradient;
     if (training || has_dropout(graph)) {
-      std::vector<int64_t> shape;
-      for (const auto& size : graph.value(graph.output).shape) {
-        shape.push_back(size.at(kCompared));
-      }
-      gradient = random(shape, graph.value(graph.output).dtype);
+      const Value& output = graph.value(graph.output);
+      gradient = random(sizes_at(output.shape, kCompared), output.dtype);
     }
     saved.restore();
     const auto samples =
@@ -434,18 +429,12 @@ class Tracer {
 
 }  // namespace
 
-Traced trace(
+Graph trace(
     const TraceableFunction& function, const std::vector<int64_t>& sample_shape,
     at::ScalarType dtype) {
-  try {
-    return {
-        with_reason(
-            "the trace is no graph",
-            [&] { return Tracer(function, sample_shape, dtype).trace(); }),
-        ""};
-  } catch (const NoGraph& reason) {
-    return {std::nullopt, reason.what()};
-  }
+  return with_reason("the trace is no graph", [&] {
+    return Tracer(function, sample_shape, dtype).trace();
+  });
 }
 
 }  // namespace tandem

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include "tandem/core/arena.h"
@@ -25,15 +24,15 @@ struct TraceableFunction {
   std::function<void(bool training)> set_training;
 };
 
-/// The graph of a function, or the reason why the function has no graph.
-struct Traced {
-  std::optional<Graph> graph;
-  // Reason as a clause without a full stop, such as "batches of 2 and 3 samples call
-  // different operators: aten::relu and aten::tanh".
-  std::string why_not;
+/// Error with the reason why a function has no graph. The reason is a clause of one
+/// line without a full stop, such as "batches of 2 and 3 samples call different
+/// operators: aten::relu and aten::tanh".
+class NoGraph : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
-/// Returns the graph of a function, recorded by LibTorch's tracer.
+/// Returns the graph of a function, recorded by LibTorch's tracer. Throws NoGraph.
 ///
 /// A trace contains the integers of one call, such as x.size(0), and one branch of each
 /// `if`. So the function is traced in training and in evaluation mode with 2 and 3
@@ -50,7 +49,7 @@ struct Traced {
 /// the input. Calls `set_training` and ends in training mode. Afterwards, parameters,
 /// buffers and LibTorch's generator of the CPU have their former values. Not
 /// thread-safe for functions that share tensors.
-Traced trace(
+Graph trace(
     const TraceableFunction& function, const std::vector<int64_t>& sample_shape,
     at::ScalarType dtype);
 

@@ -11,8 +11,8 @@ namespace {
 
 class GraphModel : public Model {
  public:
-  GraphModel(Graph graph, const GraphModelOptions& options)
-      : graph_(std::move(graph)), options_(options) {
+  GraphModel(Graph graph, StackFunction stack_statistics)
+      : graph_(std::move(graph)), stack_statistics_(std::move(stack_statistics)) {
     verify(graph_);
     prepare();
   }
@@ -43,13 +43,11 @@ class GraphModel : public Model {
 
  private:
   void prepare() {
-    interpreter_.emplace(
-        graph_,
-        Interpreter::Options{options_.stack_statistics, options_.dropout, device_});
+    interpreter_.emplace(graph_, stack_statistics_, device_);
   }
 
   Graph graph_;
-  GraphModelOptions options_;
+  StackFunction stack_statistics_;
   // Device of the inputs.
   at::Device device_ = at::kCPU;
   std::optional<Interpreter> interpreter_;
@@ -61,8 +59,8 @@ bool is_type(const c10::Argument& argument) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_graph_model(Graph graph, const GraphModelOptions& options) {
-  return std::make_unique<GraphModel>(std::move(graph), options);
+std::unique_ptr<Model> make_graph_model(Graph graph, StackFunction stack_statistics) {
+  return std::make_unique<GraphModel>(std::move(graph), std::move(stack_statistics));
 }
 
 void convert(Graph& graph, at::ScalarType dtype) {
@@ -84,6 +82,17 @@ void convert(Graph& graph, at::ScalarType dtype) {
           constant.toInt() == static_cast<int64_t>(other)) {
         constant = static_cast<int64_t>(dtype);
       }
+    }
+  }
+}
+
+void turn_dropout_off(Graph& graph) {
+  for (auto& node : graph.nodes) {
+    const bool is_dropout = operator_row(node.target).has(kIsDropout);
+    const auto index =
+        schema_of(node).argumentIndexWithName(is_dropout ? "p" : "dropout_p");
+    if (index) {
+      node.arguments[static_cast<size_t>(*index)] = Argument::of(0.0);
     }
   }
 }

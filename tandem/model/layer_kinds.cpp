@@ -1,15 +1,15 @@
 #include "tandem/model/layer_kinds.h"
-#include "tandem/base/text.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 #include <fmt/core.h>
 
 #include <cmath>
 #include <iterator>
 
-#include "tandem/config/line_format.h"
+#include "tandem/base/text.h"
 #include "tandem/config/options/setting.h"
 
 namespace tandem {
@@ -32,15 +32,6 @@ int64_t extent(const Layer& layer, int64_t size) {
   return (size + 2 * layer.padding - layer.kernel + layer.stride) / layer.stride;
 }
 
-// Returns the number of elements of x[0], even if x has no rows.
-int64_t elements_per_row(const at::Tensor& x) {
-  int64_t elements = 1;
-  for (int64_t dim = 1; dim < x.dim(); ++dim) {
-    elements *= x.size(dim);
-  }
-  return elements;
-}
-
 // Draws a weight with torch.nn.init.kaiming_uniform_(a=sqrt(5)), and a bias. The
 // arithmetic and the order of random numbers are those of
 // torch/nn/modules/{conv,linear}.py.
@@ -48,7 +39,8 @@ LayerState draw(const Dims& dims, const at::Generator& generator) {
   LayerState state;
   state.weight = at::empty(dims);
   state.bias = at::empty({dims[0]});
-  const auto fan_in = static_cast<double>(elements_per_row(state.weight));
+  const auto fan_in =
+      static_cast<double>(c10::multiply_integers(dims.begin() + 1, dims.end()));
   const double a = std::sqrt(5.0);
   const double gain = std::sqrt(2.0 / (1 + a * a));
   const double std = gain / std::sqrt(fan_in);
@@ -61,13 +53,9 @@ LayerState draw(const Dims& dims, const at::Generator& generator) {
 
 // --- conv2d
 
-Dims conv2d_weight(const Layer& layer) {
-  return {layer.out, layer.in, layer.kernel, layer.kernel};
-}
-
 LayerState conv2d_state(
     const Layer& layer, at::ScalarType, const at::Generator& generator) {
-  return draw(conv2d_weight(layer), generator);
+  return draw({layer.out, layer.in, layer.kernel, layer.kernel}, generator);
 }
 
 InputShape conv2d_output(const Layer& layer, const InputShape& input) {
@@ -90,13 +78,9 @@ std::string conv2d_repr(const Layer& layer) {
 
 // --- linear
 
-Dims linear_weight(const Layer& layer) {
-  return {layer.out, layer.in};
-}
-
 LayerState linear_state(
     const Layer& layer, at::ScalarType, const at::Generator& generator) {
-  return draw(linear_weight(layer), generator);
+  return draw({layer.out, layer.in}, generator);
 }
 
 InputShape linear_output(const Layer& layer, const InputShape&) {
@@ -115,10 +99,6 @@ std::string linear_repr(const Layer& layer) {
 }
 
 // --- batch_norm
-
-Dims batch_norm_weight(const Layer& layer) {
-  return {layer.out};
-}
 
 LayerState batch_norm_state(
     const Layer& layer, at::ScalarType dtype, const at::Generator&) {
@@ -202,11 +182,11 @@ Arguments log_softmax_arguments(const Layer&, ValueId x, const LayerValues&) {
 
 constexpr LayerKindRow kLayerRows[] = {
     {LayerKind::conv2d, "aten::conv2d", "", &conv2d_arguments, &conv2d_repr,
-     kFusesReluAfter, &conv2d_output, &conv2d_weight, &conv2d_state},
+     kFusesReluAfter, &conv2d_output, &conv2d_state},
     {LayerKind::linear, "aten::linear", "", &linear_arguments, &linear_repr,
-     kFusesReluAfter, &linear_output, &linear_weight, &linear_state},
+     kFusesReluAfter, &linear_output, &linear_state},
     {LayerKind::batch_norm2d, "aten::batch_norm", "", &batch_norm_arguments,
-     &batch_norm_repr, kFusesReluAfter, nullptr, &batch_norm_weight, &batch_norm_state},
+     &batch_norm_repr, kFusesReluAfter, nullptr, &batch_norm_state},
     {LayerKind::relu, "aten::relu", "", &input_only, &relu_repr},
     {LayerKind::max_pool2d, "aten::max_pool2d", "", &max_pool2d_arguments,
      &max_pool2d_repr, kFusesReluAfter | kFusesReluBefore, &max_pool2d_output},
@@ -220,67 +200,52 @@ constexpr LayerKindRow kLayerRows[] = {
 };
 static_assert(std::size(kLayerRows) == kNumLayerKinds);
 
-Layer plain(LayerKind kind) {
-  Layer layer;
-  layer.kind = kind;
-  return layer;
-}
-
-Layer named(LayerKind kind, const std::string& name, int64_t in, int64_t out) {
-  Layer layer = plain(kind);
-  layer.name = name;
-  layer.in = in;
-  layer.out = out;
-  return layer;
-}
-
 }  // namespace
 
 Layer conv2d(
     const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t padding) {
-  Layer layer = named(LayerKind::conv2d, name, in, out);
-  layer.kernel = kernel;
+  Layer layer{LayerKind::conv2d, name, in, out, kernel};
   layer.padding = padding;
   return layer;
 }
 
 Layer linear(const std::string& name, int64_t in, int64_t out) {
-  return named(LayerKind::linear, name, in, out);
+  return {LayerKind::linear, name, in, out};
 }
 
 Layer batch_norm2d(const std::string& name, int64_t channels) {
-  return named(LayerKind::batch_norm2d, name, channels, channels);
+  return {LayerKind::batch_norm2d, name, channels, channels};
 }
 
 Layer relu() {
-  return plain(LayerKind::relu);
+  return {LayerKind::relu, ""};
 }
 
 Layer max_pool2d(int64_t kernel) {
-  Layer layer = plain(LayerKind::max_pool2d);
+  Layer layer{LayerKind::max_pool2d, ""};
   layer.kernel = kernel;
   layer.stride = kernel;
   return layer;
 }
 
 Layer dropout(double p) {
-  Layer layer = plain(LayerKind::dropout);
+  Layer layer{LayerKind::dropout, ""};
   layer.p = p;
   return layer;
 }
 
 Layer dropout2d(double p) {
-  Layer layer = plain(LayerKind::dropout2d);
+  Layer layer{LayerKind::dropout2d, ""};
   layer.p = p;
   return layer;
 }
 
 Layer flatten() {
-  return plain(LayerKind::flatten);
+  return {LayerKind::flatten, ""};
 }
 
 Layer log_softmax() {
-  return plain(LayerKind::log_softmax);
+  return {LayerKind::log_softmax, ""};
 }
 
 InputShape output_of(const Layer& layer, const InputShape& input) {

@@ -58,9 +58,6 @@ struct LayerKindRow {
   // Returns the shape of the output for one sample. Null if the output has the shape of
   // the input.
   InputShape (*output)(const Layer& layer, const InputShape& input) = nullptr;
-  // Returns the shape of the weight, whose first dimension is also the size of the
-  // bias. Null if the layer has no parameters.
-  std::vector<int64_t> (*weight)(const Layer& layer) = nullptr;
   // Returns the initial values of PyTorch's module. Parameters are float32; running
   // statistics have `dtype`. Null if the layer has no parameters.
   LayerState (*initialize)(

@@ -105,32 +105,26 @@ class LayersToGraph {
 
 class FunctionModel : public Model {
  public:
-  FunctionModel(
-      std::function<at::Tensor(const at::Tensor&)> forward,
-      std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
-      std::function<void(bool)> set_training)
-      : forward_(std::move(forward)),
-        parameters_(std::move(parameters)),
-        buffers_(std::move(buffers)),
-        set_training_(std::move(set_training)),
-        hidden_(buffers_, static_cast<bool>(set_training_)) {}
+  explicit FunctionModel(TraceableFunction function)
+      : function_(std::move(function)),
+        hidden_(function_.buffers, static_cast<bool>(function_.set_training)) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     if (recorded_) {
       return recorded_->forward(input, context);
     }
-    if (set_training_ && training_ != static_cast<int>(context.training)) {
-      set_training_(context.training);
+    if (function_.set_training && training_ != static_cast<int>(context.training)) {
+      function_.set_training(context.training);
       training_ = static_cast<int>(context.training);
     }
-    return hidden_.watch(forward_, input, context.training);
+    return hidden_.watch(function_.forward, input, context.training);
   }
 
   std::vector<NamedTensor> parameters() const override {
-    return recorded_ ? recorded_->parameters() : parameters_;
+    return recorded_ ? recorded_->parameters() : function_.parameters;
   }
   std::vector<NamedTensor> buffers() const override {
-    return recorded_ ? recorded_->buffers() : buffers_;
+    return recorded_ ? recorded_->buffers() : function_.buffers;
   }
 
   const Graph* graph() const override {
@@ -139,13 +133,13 @@ class FunctionModel : public Model {
 
   std::string record_graph(
       const std::vector<int64_t>& sample_shape, at::ScalarType dtype) override {
-    Traced traced =
-        trace({forward_, parameters_, buffers_, set_training_}, sample_shape, dtype);
     training_ = -1;
-    if (traced.graph) {
-      recorded_ = make_graph_model(std::move(*traced.graph));
+    try {
+      recorded_ = make_graph_model(trace(function_, sample_shape, dtype));
+      return "";
+    } catch (const NoGraph& reason) {
+      return reason.what();
     }
-    return traced.why_not;
   }
 
   void keep_nodes(const NodeRange& range) override {
@@ -154,14 +148,11 @@ class FunctionModel : public Model {
   }
 
  private:
-  std::function<at::Tensor(const at::Tensor&)> forward_;
-  std::vector<NamedTensor> parameters_;
-  std::vector<NamedTensor> buffers_;
-  std::function<void(bool)> set_training_;
+  TraceableFunction function_;
   HiddenState hidden_;
   // -1: not set yet.
   int training_ = -1;
-  // Runs instead of `forward_` after record_graph().
+  // Runs instead of `function_` after record_graph().
   std::unique_ptr<Model> recorded_;
 };
 
@@ -205,16 +196,16 @@ std::unique_ptr<Model> make_layered_model(
       builder.add(layer, make_state(layer, options.dtype, generator));
     }
   }
-  return make_graph_model(builder.take(), {options.stack_statistics});
+  return make_graph_model(builder.take(), options.stack_statistics);
 }
 
 std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
     std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
     std::function<void(bool training)> set_training) {
-  return std::make_unique<FunctionModel>(
+  return std::make_unique<FunctionModel>(TraceableFunction{
       std::move(forward), std::move(parameters), std::move(buffers),
-      std::move(set_training));
+      std::move(set_training)});
 }
 
 }  // namespace tandem

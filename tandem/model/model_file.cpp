@@ -58,8 +58,10 @@ std::unique_ptr<Model> load_model_file(
   Graph graph = read_pt2(path);
   check_input(graph, path, options);
   convert(graph, options.dtype);
-  return make_graph_model(
-      std::move(graph), {options.stack_statistics, options.dropout});
+  if (!options.dropout) {
+    turn_dropout_off(graph);
+  }
+  return make_graph_model(std::move(graph), options.stack_statistics);
 }
 
 }  // namespace tandem

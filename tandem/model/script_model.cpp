@@ -9,49 +9,34 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 
 namespace tandem {
 
 namespace {
 
-// Largest size of a record with a version: a number and a line end.
-constexpr uint64_t kVersionBytes = 32;
-
-bool has_code(const std::vector<ZipEntry>& entries) {
-  return std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) {
-    return entry.name.find("/code/") != std::string::npos;
-  });
+TorchZip open_archive(const std::string& path) {
+  return TorchZip(
+      {path}, "[model]",
+      "copy the file again, or write it with "
+      "torch.jit.save(torch.jit.script(model), path)");
 }
 
-// Returns the archive's directory, or nothing if the file has none.
-std::vector<ZipEntry> entries_of(const std::string& path) {
-  if (!std::ifstream(path)) {
-    fail_on_file("read", path);
-  }
-  try {
-    return read_zip_directory(path);
-  } catch (const DataError&) {
-    return {};
-  }
+bool has_code(const TorchZip& archive) {
+  return archive.has_start("code/");
 }
 
 // LibTorch leaks the archive's directory if it rejects the version.
-void check_version(const std::string& path, const std::vector<ZipEntry>& entries) {
-  for (const auto& entry : entries) {
-    const auto name = entry.name.substr(entry.name.find('/') + 1);
-    if ((name != "version" && name != ".data/version") || entry.size > kVersionBytes) {
+void check_version(const std::string& path, const TorchZip& archive) {
+  for (const char* name : {"version", ".data/version"}) {
+    if (archive.find(name) == nullptr) {
       continue;
     }
-    std::string text(entry.size, '\0');
-    read_bytes(bytes_of({path}, entry), text.data());
-    const auto version = std::strtoull(text.c_str(), nullptr, 10);
+    const auto version = std::strtoull(archive.content_of(name).c_str(), nullptr, 10);
     if (version > caffe2::serialize::kMaxSupportedFileFormatVersion) {
       throw DataError(fmt::format(
           "[model] '{}' has version {} of the format, expected at most {}; save the "
@@ -64,25 +49,14 @@ void check_version(const std::string& path, const std::vector<ZipEntry>& entries
 
 // Checks the archive's directory, since LibTorch allocates the sizes in it.
 void check_archive(const std::string& path) {
-  const auto entries = entries_of(path);
-  if (!has_code(entries)) {
+  const TorchZip archive = open_archive(path);
+  if (!has_code(archive)) {
     throw DataError(
-        "[model] '" + path + "' " +
-        (entries.empty() ? "is damaged or not from torch.jit.save"
-                         : "contains weights but no code of a network") +
-        "; write it with torch.jit.save(torch.jit.script(model), path)");
+        "[model] '" + path +
+        "' contains weights but no code of a network; write it with "
+        "torch.jit.save(torch.jit.script(model), path)");
   }
-  std::error_code error;
-  const uint64_t whole = std::filesystem::file_size(path, error);
-  for (const auto& entry : entries) {
-    if (!entry.compressed && entry.size > whole) {
-      throw DataError(fmt::format(
-          "[model] '{}' has an entry '{}' of {} bytes, expected at most the file's {} "
-          "bytes; copy the file again",
-          path, entry.name, entry.size, whole));
-    }
-  }
-  check_version(path, entries);
+  check_version(path, archive);
 }
 
 torch::jit::Module load(const std::string& path) {
@@ -157,7 +131,15 @@ std::vector<NamedTensor> named(const Named& list) {
 }  // namespace
 
 bool is_script_file(const std::string& path) {
-  return std::filesystem::path(path).extension() == ".pt" && has_code(entries_of(path));
+  if (std::filesystem::path(path).extension() != ".pt") {
+    return false;
+  }
+  try {
+    return has_code(open_archive(path));
+  } catch (const Error&) {
+    // The reader of the other format reports the error.
+    return false;
+  }
 }
 
 std::unique_ptr<Model> load_script_model(const std::string& path) {

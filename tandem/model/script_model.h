@@ -9,8 +9,8 @@ namespace tandem {
 
 /// Returns whether a file is a TorchScript module (torch.jit.save) whose name ends in
 /// ".pt". Returns false for a file with another name, such as NET.pt2, so that no code
-/// in that file runs. Also returns false for other files, such as a file of torch.save.
-/// Throws DataError if the file cannot be read.
+/// in that file runs. Also returns false for other files, such as a file of torch.save,
+/// and for files that are missing or damaged.
 bool is_script_file(const std::string& path);
 
 /// Returns a model that runs a TorchScript module on the CPU, without converting it to

@@ -7,19 +7,17 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
-#include "tandem/graph/operators.h"
 
 namespace tandem {
 
 namespace {
 
-// Returns the modules with parameters, without batch norm. If there are more than four,
-// returns the first and the last.
+// Returns the main layers. If there are more than four, returns the first and the last.
 std::string modules_of(const Graph& graph, const NodeRange& range) {
   std::vector<std::string> names;
   for (size_t i = range.begin; i < range.end; ++i) {
     const Node& node = graph.nodes[i];
-    if (has_parameters(graph, node) && !operator_row(node.target).has(kIsBatchNorm)) {
+    if (is_main_layer(graph, node)) {
       names.push_back(layer_name(node));
     }
   }

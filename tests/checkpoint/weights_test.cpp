@@ -12,9 +12,6 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -410,7 +407,7 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
       {"text.pt", "is not a checkpoint"},
       {"empty.pt", "is not a checkpoint"},
       {"short.pt", "is not a checkpoint"},
-      {"zip.pt", "is damaged"},
+      {"zip.pt", "is a zip file, but not from torch.save"},
       {"cut1.pt", "is damaged"},
       {"cut2.pt", "is damaged"},
       {"cut3.pt", "is damaged"},
@@ -424,10 +421,6 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
       {"numbers.pt", "'epoch' that is not"},
       {"script.pt", "not contain a dict"},
       {"nosuch.pt", "cannot read"}};
-#ifdef __SANITIZE_ADDRESS__
-  // LibTorch's reader leaks 152 bytes of its zip library if a file is not a zip file.
-  const __lsan::ScopedDisabler its_leak;
-#endif
   for (const auto& [file, what] : cases) {
     expect_error<DataError>(
         [&, &file = file] { return read_weights(scratch / file); }, {what, file});
@@ -457,7 +450,7 @@ TEST(Weights, DamagedPicklesAreReadOrRejected) {
         writer.writeEndOfFile();
       }
       const auto error =
-          error_of<DataError>([&] { read_torch_file(scratch / "bad.pt"); });
+          error_of<DataError>([&] { read_torch_file({scratch / "bad.pt"}); });
       EXPECT_THAT(
           error, testing::AnyOf("(no error)", testing::StartsWith("[weights] '")))
           << "byte " << at << " is " << static_cast<int>(value);

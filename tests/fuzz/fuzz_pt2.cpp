@@ -67,11 +67,6 @@ void expect_consistent(const Graph& graph) {
 
 }  // namespace
 
-// LibTorch's reader leaks 152 bytes of its zip library if a file is not a zip file.
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:libtorch_cpu";
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tandem;
   static const fuzz::MemoryFile file;

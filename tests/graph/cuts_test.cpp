@@ -46,7 +46,7 @@ TEST(Cuts, BlocksWithSkipConnectionsStayWhole) {
   expect_error<ConfigError>(
       [&] { split(graph, 5); },
       {"5 stages need as many layers at which a single tensor crosses",
-       "has 4 (in block.0.fc block.1.fc out)"});
+       "has 4 (in block.0.fc block.1.fc out); lower --stages"});
 }
 
 TEST(Cuts, NamesAreModulesOrNodes) {

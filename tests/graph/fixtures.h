@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tandem/graph/pt2.h"
 #include "tests/graph/fixture_files.h"
 
 namespace tandem {
@@ -19,6 +20,12 @@ inline const std::vector<std::string> kTorchVersions = {
 /// Names of the networks in tests/graph/fixtures, except `net`.
 inline const std::vector<std::string> kNetworks = {
     "residual", "resnet18", "transformer", "branches", "depthwise", "tied"};
+
+/// Reads a network in tests/graph/fixtures, such as "net-2.6.0.pt2".
+inline Graph read_fixture(const std::string& name) {
+  const Scratch scratch;
+  return read_pt2(unpack_fixture(scratch, name));
+}
 
 /// Returns the outputs and losses that a version of PyTorch computed for a network
 /// (fixtures/losses.json).

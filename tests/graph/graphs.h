@@ -2,12 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/linspace.h>
+#include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/graph/graph.h"
+#include "tandem/graph/operators.h"
 
 namespace tandem {
 
@@ -18,6 +20,24 @@ inline at::Tensor waves(const std::vector<int64_t>& shape) {
     count *= size;
   }
   return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
+}
+
+/// Returns the context of a forward pass in training or evaluation mode.
+inline ForwardContext in_mode(bool training) {
+  ForwardContext context;
+  context.training = training;
+  return context;
+}
+
+/// Expects equal names, values and `requires_grad`.
+inline void expect_equal_tensors(
+    const std::vector<NamedTensor>& found, const std::vector<NamedTensor>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].name, expected[i].name);
+    EXPECT_TRUE(found[i].tensor.equal(expected[i].tensor)) << found[i].name;
+    EXPECT_EQ(found[i].tensor.requires_grad(), expected[i].tensor.requires_grad());
+  }
 }
 
 /// Builds graphs for tests. The outputs of all nodes are float64.
@@ -49,17 +69,26 @@ class GraphBuilder {
     return add_value(graph_, {ValueKind::output, name, at::kDouble, shape});
   }
 
-  /// Adds a call of an operator. Its output becomes the output of the graph;
-  /// `sample_shape` is the shape of one sample of this output.
+  /// Adds a call of an operator. Its output has the shape `shape` and becomes the
+  /// output of the graph.
+  ValueId add(
+      const std::string& target, const std::string& overload,
+      std::vector<Argument> arguments, const std::vector<Size>& shape,
+      const std::string& module = "") {
+    const ValueId id = output("v" + std::to_string(graph_.values.size()), shape);
+    add_node(graph_, target, overload, std::move(arguments), {id}).module = module;
+    graph_.output = id;
+    return id;
+  }
+
+  /// Adds a call of an operator. `sample_shape` is the shape of one sample of its
+  /// output.
   ValueId call(
       const std::string& target, const std::string& overload,
       std::vector<Argument> arguments, const std::vector<int64_t>& sample_shape,
       const std::string& module = "") {
-    const ValueId id =
-        output("v" + std::to_string(graph_.values.size()), batch_shape(sample_shape));
-    add_node(graph_, target, overload, std::move(arguments), {id}).module = module;
-    graph_.output = id;
-    return id;
+    return add(
+        target, overload, std::move(arguments), batch_shape(sample_shape), module);
   }
 
   ValueId linear(ValueId x, const std::string& name, const at::Tensor& weight) {

@@ -11,7 +11,6 @@
 #include "tandem/config/options/model_options.h"
 #include "tandem/graph/interpreter.h"
 #include "tandem/graph/onnx.h"
-#include "tandem/graph/pt2.h"
 #include "tandem/model/graph_model.h"
 #include "tandem/model/model.h"
 #include "tests/graph/fixtures.h"
@@ -21,12 +20,6 @@
 namespace tandem::onnx_runtime_test {
 
 constexpr int64_t kSamples = 1000;
-
-ForwardContext evaluation() {
-  ForwardContext context;
-  context.training = false;
-  return context;
-}
 
 void write_floats(const std::string& path, const at::Tensor& tensor) {
   const auto values = tensor.to(at::kFloat).contiguous();
@@ -44,15 +37,12 @@ class OnnxRuntime : public testing::Test {
   void add(const std::string& name, Graph graph, int64_t samples = kSamples) {
     const at::NoGradGuard no_gradients;
     convert(graph, at::kFloat);
-    std::vector<int64_t> shape;
-    for (const auto& size : graph.value(graph.input).shape) {
-      shape.push_back(size.at(samples));
-    }
+    const auto shape = sizes_at(graph.value(graph.input).shape, samples);
     const auto input =
         at::randn(shape, at::detail::createCPUGenerator(7), at::TensorOptions());
     write_floats(scratch_ / name + ".input", input);
     write_floats(
-        scratch_ / name + ".output", Interpreter(graph, {}).run(input, evaluation()));
+        scratch_ / name + ".output", Interpreter(graph, {}).run(input, in_mode(false)));
     replace_file(scratch_ / name + ".onnx", onnx_bytes(onnx_model(graph)));
   }
 
@@ -69,8 +59,7 @@ TEST_F(OnnxRuntime, ComputesNetworksOfPyTorch) {
   auto names = kNetworks;
   names.emplace_back("net");
   for (const auto& name : names) {
-    const Scratch scratch;
-    add(name, read_pt2(unpack_fixture(scratch, name + "-2.15.0.pt2")));
+    add(name, read_fixture(name + "-2.15.0.pt2"));
   }
   check();
 }
@@ -117,11 +106,8 @@ constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 // Returns the shape of an output, found by running the graph with two batch sizes.
 std::vector<Size> shape_of_output(const Graph& graph) {
   const auto run = [&](int64_t samples) {
-    std::vector<int64_t> shape;
-    for (const auto& size : graph.value(graph.input).shape) {
-      shape.push_back(size.at(samples));
-    }
-    return Interpreter(graph, {}).run(at::randn(shape), evaluation()).sizes().vec();
+    const auto shape = sizes_at(graph.value(graph.input).shape, samples);
+    return Interpreter(graph, {}).run(at::randn(shape), in_mode(false)).sizes().vec();
   };
   const auto two = run(2);
   const auto three = run(3);

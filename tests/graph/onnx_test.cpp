@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.h"
-#include "tandem/graph/pt2.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
 #include "tests/graph/graphs.h"
@@ -18,11 +17,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-Graph read_fixture(const std::string& name) {
-  const Scratch scratch;
-  return read_pt2(unpack_fixture(scratch, name));
-}
 
 // Returns each node as "name: Type(inputs) -> outputs".
 std::vector<std::string> lines_of(const OnnxModel& model) {
@@ -122,14 +116,11 @@ TEST(Onnx, InputCanBeTheOutput) {
 TEST(Onnx, NamesAreUnique) {
   GraphBuilder builder({3});
   const auto bias = builder.state("add", waves({3}));
-  const auto sum = builder.output("add_value", batch_shape({3}));
-  builder.graph().values[static_cast<size_t>(sum)].name = "tmp";
-  add_node(
-      builder.graph(), "aten::add", "Tensor",
-      {Argument::of_value(builder.input()), Argument::of_value(bias)}, {sum});
+  const auto sum = builder.call(
+      "aten::add", "Tensor",
+      {Argument::of_value(builder.input()), Argument::of_value(bias)}, {3});
   builder.graph().values[static_cast<size_t>(bias)].name = "p_add";
   builder.graph().values[static_cast<size_t>(sum)].name = "add";
-  builder.graph().output = sum;
   EXPECT_THAT(
       lines_of(onnx_model(builder.graph())),
       ElementsAre("add_0: Add(x, add) -> add_1"));
@@ -181,28 +172,25 @@ TEST(Onnx, LeavesOutUnusedOperators) {
 // ONNX has no counterpart of arange and tril.
 TEST(Onnx, HasTheValuesOfOperatorsOnConstants) {
   GraphBuilder builder({3, 3});
-  Graph& graph = builder.graph();
-  const auto positions = builder.output("positions", fixed_shape({9}));
-  add_node(
-      graph, "aten::arange", "",
+  const auto positions = builder.add(
+      "aten::arange", "",
       {Argument::of(int64_t{9}), Argument::of(static_cast<int64_t>(at::kDouble))},
-      {positions});
-  const auto square = builder.output("square", fixed_shape({3, 3}));
-  add_node(
-      graph, "aten::view", "",
+      fixed_shape({9}));
+  const auto square = builder.add(
+      "aten::view", "",
       {Argument::of_value(positions), Argument::of(std::vector<int64_t>{3, 3})},
-      {square});
-  const auto mask = builder.output("mask", fixed_shape({3, 3}));
-  add_node(graph, "aten::tril", "", {Argument::of_value(square)}, {mask});
+      fixed_shape({3, 3}));
+  const auto mask =
+      builder.add("aten::tril", "", {Argument::of_value(square)}, fixed_shape({3, 3}));
   builder.call(
       "aten::mul", "Tensor",
       {Argument::of_value(builder.input()), Argument::of_value(mask)}, {3, 3});
-  const auto model = onnx_model(graph);
-  EXPECT_THAT(lines_of(model), ElementsAre(HasSubstr("Mul(x, mask)")));
+  const auto model = onnx_model(builder.graph());
+  EXPECT_THAT(lines_of(model), ElementsAre(HasSubstr("Mul(x, v3)")));
   ASSERT_EQ(model.initializers.size(), 1);
   EXPECT_TRUE(model.initializers[0].tensor.equal(
       at::arange(9, at::kDouble).view({3, 3}).tril()));
-  EXPECT_EQ(graph.nodes.size(), 4);
+  EXPECT_EQ(builder.graph().nodes.size(), 4);
 }
 
 TEST(Onnx, TooManyWeightsAreRejected) {

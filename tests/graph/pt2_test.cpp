@@ -3,12 +3,10 @@
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
-#include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -18,9 +16,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/formats/zip_directory.h"
 #include "tandem/graph/interpreter.h"
 #include "tests/core/expect.h"
+#include "tests/formats/rewrite_archive.h"
 #include "tests/graph/fixtures.h"
 #include "tests/scratch.h"
 
@@ -31,11 +29,6 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
-
-Graph read_fixture(const std::string& name) {
-  const Scratch scratch;
-  return read_pt2(unpack_fixture(scratch, name));
-}
 
 const Node& node_of(const Graph& graph, const std::string& name) {
   for (const auto& node : graph.nodes) {
@@ -237,20 +230,7 @@ class DamagedPt2 : public testing::Test {
  protected:
   // Writes a fixture again, with each entry changed by `change`.
   void rewrite(const std::string& name, const Change& change) const {
-    const auto source = unpack_fixture(scratch_, name);
-    const std::string bytes = read_file(source);
-    caffe2::serialize::PyTorchStreamWriter archive(path_);
-    for (const auto& entry : read_zip_directory(source)) {
-      const auto part = bytes_of(FilePart{source}, entry);
-      std::string content = bytes.substr(part.offset, part.size);
-      const std::string record = entry.name.substr(entry.name.find('/') + 1);
-      if (record == ".data/version" || record == ".data/serialization_id") {
-        continue;
-      }
-      change(record, content);
-      archive.writeRecord(record, content.data(), content.size());
-    }
-    archive.writeEndOfFile();
+    rewrite_archive(unpack_fixture(scratch_, name), path_, change);
   }
 
   // Replaces the first `from` in the network's JSON.
@@ -311,25 +291,6 @@ TEST_F(DamagedPt2, WeightsOfAnotherSizeAreRejected) {
         HasSubstr("a tensor 'encode.weight' whose size does not fit its bytes"))
         << change;
   }
-}
-
-TEST_F(DamagedPt2, CompressedEntriesAreRejected) {
-  std::string bytes = fixture("net-2.15.0.pt2");
-  constexpr size_t kMethod = 10;
-  // The first directory is in a file in the archive.
-  bytes[bytes.rfind("PK\1\2") + kMethod] = 8;
-  replace_file(path_, bytes);
-  EXPECT_THAT(error<ConfigError>(), HasSubstr("has the compressed entry"));
-}
-
-TEST_F(DamagedPt2, EntriesLargerThanTheFileAreRejected) {
-  std::string bytes = fixture("net-2.15.0.pt2");
-  const size_t entry = bytes.rfind("PK\1\2");
-  const auto most = static_cast<uint32_t>(bytes.size() - 100);
-  std::memcpy(bytes.data() + entry + 20, &most, sizeof(most));
-  std::memcpy(bytes.data() + entry + 24, &most, sizeof(most));
-  replace_file(path_, bytes);
-  EXPECT_THAT(error<ConfigError>(), HasSubstr("entries of more bytes than the file"));
 }
 
 // A value needs up to 50 times as much memory as its text.

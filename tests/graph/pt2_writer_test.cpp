@@ -12,9 +12,8 @@
 #include <limits>
 
 #include "tandem/base/error.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/torch_zip.h"
 #include "tandem/graph/interpreter.h"
-#include "tandem/graph/pt2.h"
 #include "tandem/model/model.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
@@ -30,20 +29,10 @@ Graph written_and_read(const Graph& graph) {
   return read_pt2(scratch / "net.pt2");
 }
 
-void expect_equal(
-    const std::vector<NamedTensor>& found, const std::vector<NamedTensor>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i].name, expected[i].name);
-    EXPECT_TRUE(found[i].tensor.equal(expected[i].tensor)) << found[i].name;
-    EXPECT_EQ(found[i].tensor.requires_grad(), expected[i].tensor.requires_grad());
-  }
-}
-
 void expect_equal(const Graph& found, const Graph& expected) {
   EXPECT_EQ(describe(found), describe(expected));
-  expect_equal(parameters_of(found), parameters_of(expected));
-  expect_equal(buffers_of(found), buffers_of(expected));
+  expect_equal_tensors(parameters_of(found), parameters_of(expected));
+  expect_equal_tensors(buffers_of(found), buffers_of(expected));
   ASSERT_EQ(found.nodes.size(), expected.nodes.size());
   for (size_t i = 0; i < found.nodes.size(); ++i) {
     EXPECT_EQ(found.nodes[i].source, expected.nodes[i].source);
@@ -53,11 +42,9 @@ void expect_equal(const Graph& found, const Graph& expected) {
 class Pt2Writer : public testing::TestWithParam<std::string> {};
 
 TEST_P(Pt2Writer, WritesTheGraphAndItsTrainedWeights) {
-  const Scratch scratch;
   for (const auto& version : kTorchVersions) {
     SCOPED_TRACE(version);
-    const Graph graph =
-        read_pt2(unpack_fixture(scratch, GetParam() + "-" + version + ".pt2"));
+    const Graph graph = read_fixture(GetParam() + "-" + version + ".pt2");
     for (const auto& [name, tensor] : parameters_of(graph)) {
       tensor.detach().add_(0.25);
     }
@@ -76,9 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param; });
 
 at::Tensor evaluated(const Graph& graph, const at::Tensor& input) {
-  ForwardContext context;
-  context.training = false;
-  return Interpreter(graph, {}).run(input, context);
+  return Interpreter(graph, {}).run(input, in_mode(false));
 }
 
 TEST(Pt2WriterModels, EveryBuiltInModelHasEqualOutputs) {
@@ -94,8 +79,8 @@ TEST(Pt2WriterModels, EveryBuiltInModelHasEqualOutputs) {
     const auto model = make_model(choice.value, options);
     const Graph& graph = *model->graph();
     const Graph again = written_and_read(graph);
-    expect_equal(parameters_of(again), parameters_of(graph));
-    expect_equal(buffers_of(again), buffers_of(graph));
+    expect_equal_tensors(parameters_of(again), parameters_of(graph));
+    expect_equal_tensors(buffers_of(again), buffers_of(graph));
     expect_equal(written_and_read(again), again);
     const auto images =
         fixture_images({1, options.input[1], options.input[2]}, 0).to(at::kFloat);
@@ -113,21 +98,7 @@ Argument value(ValueId id) {
   return Argument::of_value(id);
 }
 
-// A graph of x of shape [N, 4, 6] that returns a tensor of this shape.
-struct Built {
-  GraphBuilder builder{{4, 6}};
-
-  ValueId call(
-      const std::string& target, const std::string& overload,
-      std::vector<Argument> arguments, std::vector<Size> shape) {
-    const auto name = "v" + std::to_string(builder.graph().values.size());
-    const ValueId id = builder.output(name, shape);
-    add_node(builder.graph(), target, overload, std::move(arguments), {id});
-    builder.graph().output = id;
-    return id;
-  }
-};
-
+// Expects that a graph from [N, 4, 6] to any shape is read as it was written.
 void expect_same_outputs(const Graph& graph) {
   verify(graph);
   const Graph again = written_and_read(graph);
@@ -139,87 +110,87 @@ void expect_same_outputs(const Graph& graph) {
 }
 
 TEST(Pt2WriterArguments, SizesDependOnTheNumberOfSamples) {
-  Built built;
-  const ValueId rows = built.call(
+  GraphBuilder builder({4, 6});
+  const ValueId rows = builder.add(
       "aten::view", "",
       {value(0),
        Argument::of_list({Argument::of_size({0, 4}), Argument::of(int64_t{6})})},
       {{0, 4}, {6, 0}});
-  const ValueId first = built.call(
+  const ValueId first = builder.add(
       "aten::slice", "Tensor",
       {value(rows), Argument::of(int64_t{0}), Argument::of(int64_t{0}),
        Argument::of(int64_t{1})},
       {{1, 0}, {6, 0}});
-  const ValueId more = built.call(
+  const ValueId more = builder.add(
       "aten::cat", "", {Argument::of_list({value(rows), value(first)})},
       {{1, 4}, {6, 0}});
-  const ValueId whole = built.call(
+  const ValueId whole = builder.add(
       "aten::narrow", "",
       {value(more), Argument::of(int64_t{0}), Argument::of(int64_t{1}),
        Argument::of_size({0, 4})},
       {{0, 4}, {6, 0}});
-  built.call(
+  builder.add(
       "aten::view", "",
       {value(whole), Argument::of_list(
                          {Argument::of_size({0, 1}), Argument::of(int64_t{4}),
                           Argument::of_size({6, 0})})},
       batch_shape({4, 6}));
-  expect_same_outputs(built.builder.graph());
+  expect_same_outputs(builder.graph());
 }
 
 TEST(Pt2WriterArguments, NumbersTypesAndTextsKeepTheirValues) {
-  Built built;
+  GraphBuilder builder({4, 6});
   const double infinity = std::numeric_limits<double>::infinity();
-  const ValueId mask = built.call(
+  const ValueId mask = builder.add(
       "aten::gt", "Scalar", {value(0), Argument::of(0.999)}, batch_shape({4, 6}));
-  built.builder.graph().values[static_cast<size_t>(mask)].dtype = at::kBool;
-  ValueId last = built.call(
+  builder.graph().values[static_cast<size_t>(mask)].dtype = at::kBool;
+  ValueId last = builder.add(
       "aten::masked_fill", "Scalar", {value(0), value(mask), Argument::of(-infinity)},
       batch_shape({4, 6}));
-  last = built.call(
+  last = builder.add(
       "aten::softmax", "int",
       {value(last), Argument::of(int64_t{-1}),
        Argument::of(static_cast<int64_t>(at::kFloat))},
       batch_shape({4, 6}));
-  built.builder.graph().values[static_cast<size_t>(last)].dtype = at::kFloat;
-  last = built.call(
+  builder.graph().values[static_cast<size_t>(last)].dtype = at::kFloat;
+  last = builder.add(
       "aten::to", "dtype",
       {value(last), Argument::of(static_cast<int64_t>(at::kDouble)),
        Argument::of(false), Argument::of(true),
        Argument::of(static_cast<int64_t>(at::MemoryFormat::Contiguous))},
       batch_shape({4, 6}));
-  last = built.call(
+  last = builder.add(
       "aten::gelu", "", {value(last), Argument::of(std::string("tanh"))},
       batch_shape({4, 6}));
-  built.call(
+  builder.add(
       "aten::sum", "dim_IntList",
       {value(last), Argument::of(std::vector<int64_t>{1}), Argument::of(true)},
       batch_shape({1, 6}));
-  expect_same_outputs(built.builder.graph());
+  expect_same_outputs(builder.graph());
 }
 
 TEST(Pt2WriterArguments, UnusedOutputsAndMissingTensorsOfAList) {
-  Built built;
-  Graph& graph = built.builder.graph();
-  const ValueId largest = built.builder.output("largest", batch_shape({4}));
+  GraphBuilder builder({4, 6});
+  Graph& graph = builder.graph();
+  const ValueId largest = builder.output("largest", batch_shape({4}));
   add_node(
       graph, "aten::max", "dim", {value(0), Argument::of(int64_t{2})}, {largest, -1});
-  const ValueId half = built.builder.output("half", batch_shape({4, 3}));
+  const ValueId half = builder.output("half", batch_shape({4, 3}));
   add_node(
       graph, "aten::chunk", "",
       {value(0), Argument::of(int64_t{2}), Argument::of(int64_t{2})}, {-1, half});
   Value order =
       value_of(ValueKind::constant, "order", at::arange(3, at::kLong).mul(-1).add(3));
   const ValueId rows = add_value(graph, std::move(order));
-  const ValueId chosen = built.call(
+  const ValueId chosen = builder.add(
       "aten::index", "Tensor",
       {value(half), Argument::of_list({Argument(), value(rows)})}, batch_shape({3, 3}));
-  const ValueId sum = built.call(
+  const ValueId sum = builder.add(
       "aten::sum", "dim_IntList",
       {value(chosen), Argument::of(std::vector<int64_t>{1, 2})}, batch_shape({}));
-  const ValueId column = built.call(
+  const ValueId column = builder.add(
       "aten::unsqueeze", "", {value(sum), Argument::of(int64_t{1})}, batch_shape({1}));
-  built.call("aten::add", "Tensor", {value(largest), value(column)}, batch_shape({4}));
+  builder.add("aten::add", "Tensor", {value(largest), value(column)}, batch_shape({4}));
   expect_same_outputs(graph);
 }
 
@@ -231,9 +202,8 @@ TEST(Pt2WriterFile, HasTheLayoutOfNewVersionsWithStoredEntries) {
   builder.linear(builder.input(), "fc", waves({2, 3}));
   write_pt2(scratch / "net.pt2", builder.graph());
   std::vector<std::string> names;
-  for (const auto& entry : read_zip_directory(scratch / "net.pt2")) {
-    names.push_back(entry.name.substr(entry.name.find('/') + 1));
-    EXPECT_FALSE(entry.compressed) << entry.name;
+  for (const auto& entry : TorchZip({scratch / "net.pt2"}, "[test]", "").entries()) {
+    names.push_back(entry.name);
   }
   for (const char* name :
        {"models/model.json", "data/weights/weight_0",
@@ -245,13 +215,13 @@ TEST(Pt2WriterFile, HasTheLayoutOfNewVersionsWithStoredEntries) {
 
 TEST(Pt2WriterFile, AnArgumentWithoutCounterpartIsNamedAndNothingIsWritten) {
   const Scratch scratch;
-  Built built;
-  built.call(
+  GraphBuilder builder({4, 6});
+  builder.add(
       "aten::mul", "Scalar", {value(0), Argument::of(c10::complex<double>(0, 1))},
       batch_shape({4, 6}));
-  built.builder.graph().nodes[0].source = "net.py:3: x * 1j";
+  builder.graph().nodes[0].source = "net.py:3: x * 1j";
   expect_error<ConfigError>(
-      [&] { write_pt2(scratch / "net.pt2", built.builder.graph()); },
+      [&] { write_pt2(scratch / "net.pt2", builder.graph()); },
       {"net.py:3", "'other'", "ComplexDouble"});
   EXPECT_TRUE(list_directory(scratch.path()).empty());
 }

@@ -8,13 +8,14 @@
 
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/core/module_state.h"
 #include "tandem/graph/interpreter.h"
+#include "tests/core/expect.h"
+#include "tests/graph/graphs.h"
 #include "tests/graph/residual_module.h"
 
 namespace tandem::trace_test {
@@ -33,21 +34,15 @@ TraceableFunction function_of(Net net) {
       [net](bool training) mutable { net->train(training); }};
 }
 
-// Throws if there is no graph.
 Graph graph_of(const TraceableFunction& function, const std::vector<int64_t>& sample) {
-  const auto traced = trace(function, sample, at::kFloat);
-  if (!traced.graph) {
-    throw std::runtime_error(traced.why_not);
-  }
-  return *traced.graph;
+  return trace(function, sample, at::kFloat);
 }
 
 std::string why_not(
     const TraceableFunction& function, const std::vector<int64_t>& sample = {4}) {
-  const auto traced = trace(function, sample, at::kFloat);
-  EXPECT_FALSE(traced.graph.has_value());
-  EXPECT_EQ(traced.why_not.find('\n'), std::string::npos);
-  return traced.why_not;
+  const auto reason = error_of<NoGraph>([&] { return graph_of(function, sample); });
+  EXPECT_EQ(reason.find('\n'), std::string::npos);
+  return reason;
 }
 
 std::vector<std::string> targets_of(const Graph& graph) {
@@ -73,10 +68,8 @@ void expect_same_function(
   };
   function.set_training(training);
   Interpreter interpreter(graph, {});
-  ForwardContext context;
-  context.training = training;
   const auto expected = function.forward(x);
-  const auto found = interpreter.run(x, context);
+  const auto found = interpreter.run(x, in_mode(training));
   EXPECT_TRUE(found.equal(expected));
   const auto found_gradients = gradients(found);
   const auto expected_gradients = gradients(expected);
@@ -152,12 +145,10 @@ TEST(Trace, TrainingUpdatesTheBuffersAndEvaluationDoesNot) {
   const auto graph = graph_of(function_of(net), {4});
   const auto count = net->named_buffers()["1.num_batches_tracked"];
   Interpreter interpreter(graph, {});
-  ForwardContext context;
-  interpreter.run(at::randn({5, 4}), context);
+  interpreter.run(at::randn({5, 4}), in_mode(true));
   EXPECT_EQ(count.item<int64_t>(), 1);
-  context.training = false;
   const auto mean = net->named_buffers()["1.running_mean"].clone();
-  interpreter.run(at::randn({5, 4}), context);
+  interpreter.run(at::randn({5, 4}), in_mode(false));
   EXPECT_EQ(count.item<int64_t>(), 1);
   EXPECT_TRUE(net->named_buffers()["1.running_mean"].equal(mean));
 }
@@ -200,13 +191,11 @@ TEST(Trace, DropoutFollowsTheModeOfTheRun) {
   const auto graph =
       graph_of(function_of(nn::Sequential(nn::Linear(4, 3), nn::Dropout(0.5))), {4});
   Interpreter interpreter(graph, {});
-  ForwardContext context;
   const auto x = at::randn({64, 4});
-  const auto dropped = interpreter.run(x, context).eq(0).sum().item<int64_t>();
+  const auto dropped = interpreter.run(x, in_mode(true)).eq(0).sum().item<int64_t>();
   EXPECT_GT(dropped, 50);
   EXPECT_LT(dropped, 142);
-  context.training = false;
-  EXPECT_EQ(interpreter.run(x, context).eq(0).sum().item<int64_t>(), 0);
+  EXPECT_EQ(interpreter.run(x, in_mode(false)).eq(0).sum().item<int64_t>(), 0);
 }
 
 // A function without mode: its parameter is a 4 x 4 matrix.

@@ -2,7 +2,6 @@
 // double the order of sums does not change rounded values.
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linspace.h>
 #include <ATen/ops/log_softmax.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "tandem/model/model.h"
+#include "tests/graph/graphs.h"
 
 namespace tandem::half_layers_test {
 
@@ -17,10 +17,6 @@ using testing::ElementsAre;
 
 at::Tensor half(const at::Tensor& x) {
   return x.to(at::kHalf).to(at::kDouble);
-}
-
-at::Tensor waves(const std::vector<int64_t>& dims, int64_t count) {
-  return at::linspace(-1, 20, count, at::kDouble).sin().view(dims);
 }
 
 ModelOptions double_options() {
@@ -59,11 +55,11 @@ struct Perceptron {
 };
 
 TEST(HalfLayers, RoundInputsAndOutputsForwardAndBackward) {
-  const auto x = waves({6, 7}, 42) * 3;
+  const auto x = waves({6, 7}) * 3;
   for (const auto layers : {Rounding::fp16_o1, Rounding::fp16_o2}) {
     const auto model = make_layered_model(
         {linear("f", 7, 5), relu(), linear("g", 5, 4)}, double_options());
-    const auto grad_output = waves({6, 4}, 24) * 1000 / 3;
+    const auto grad_output = waves({6, 4}) * 1000 / 3;
     const Perceptron expected(model->parameters(), x, grad_output);
     const auto output = model->forward(x, in_half(layers));
     EXPECT_TRUE(output.equal(expected.output));
@@ -80,7 +76,7 @@ TEST(HalfLayers, RoundInputsAndOutputsForwardAndBackward) {
 
 TEST(HalfLayers, GradientsOverflowBeyond65504) {
   const auto model = make_layered_model({linear("f", 7, 5)}, double_options());
-  const auto output = model->forward(waves({6, 7}, 42), in_half(Rounding::fp16_o1));
+  const auto output = model->forward(waves({6, 7}), in_half(Rounding::fp16_o1));
   output.backward(at::ones_like(output) * 30000);
   // The bias's gradient is 6 times 30,000.
   EXPECT_TRUE(model->parameters()[1].tensor.grad().isinf().all().item<bool>());
@@ -98,7 +94,7 @@ std::vector<bool> rounding_layers(Rounding half_layers) {
   context.after_node = [&](const Node&, const at::Tensor& output) {
     rounded.push_back(output.equal(half(output)));
   };
-  model->forward(waves({4, 2, 6, 6}, 288), context);
+  model->forward(waves({4, 2, 6, 6}), context);
   return rounded;
 }
 
@@ -111,7 +107,7 @@ TEST(HalfLayers, O1RoundsAllButLogSoftmaxAndO2RoundsAll) {
 }
 
 TEST(HalfLayers, O2RoundsTheInputToo) {
-  const auto x = waves({4, 2, 6, 6}, 288);
+  const auto x = waves({4, 2, 6, 6});
   const auto output_of = [&](Rounding layers, const at::Tensor& input) {
     return make_layered_model({max_pool2d(2)}, double_options())
         ->forward(input, in_half(layers));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tandem/model/model.h"
+#include "tests/graph/graphs.h"
 
 namespace tandem::layered_model_test {
 
@@ -25,20 +26,6 @@ ModelOptions double_options(uint64_t seed = 0) {
   options.seed = seed;
   options.dtype = at::kDouble;
   return options;
-}
-
-at::Tensor waves(const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    count *= dim;
-  }
-  return at::linspace(-1, 2, count, at::kDouble).sin().view(dims);
-}
-
-ForwardContext evaluation() {
-  ForwardContext context;
-  context.training = false;
-  return context;
 }
 
 TEST(LayeredModel, EqualsPlainOperatorsForwardAndBackward) {
@@ -86,7 +73,7 @@ TEST(LayeredModel, DoesNotChangeItsInput) {
 // model(x); y = model(2 * x + 1); then model.eval()(x)
 TEST(LayeredModel, BatchNormUpdatesStatisticsLikePythonInTrainingOnly) {
   const auto model = make_model(ModelKind::convnet_bn, double_options(3));
-  const auto x = waves({4, 1, 28, 28});
+  const auto x = at::linspace(-1, 2, 4 * 784, at::kDouble).sin().view({4, 1, 28, 28});
   const auto expect_row = [](const at::Tensor& row,
                              const std::vector<double>& expected) {
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -114,7 +101,7 @@ TEST(LayeredModel, BatchNormUpdatesStatisticsLikePythonInTrainingOnly) {
     before.push_back(buffer.tensor.clone());
   }
   expect_row(
-      model->forward(x, evaluation())[3],
+      model->forward(x, in_mode(false))[3],
       {-0.0157553759147899, -0.0631191373558271, -0.0512112164356314});
   for (size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_TRUE(model->buffers()[i].tensor.equal(before[i])) << buffers[i].name;
@@ -131,7 +118,7 @@ TEST(LayeredModel, DropoutMultipliesByTheMaskOfItsLayer) {
   const auto second = dropout_mask(context.samples, 2, 3, 40, 0.5, at::kDouble);
   EXPECT_TRUE(model->forward(x, context)
                   .equal(x * first.view(x.sizes()) * second.view(x.sizes())));
-  EXPECT_TRUE(model->forward(x, evaluation()).equal(x));
+  EXPECT_TRUE(model->forward(x, in_mode(false)).equal(x));
 }
 
 TEST(LayeredModel, Dropout2dDropsWholeChannels) {
@@ -149,7 +136,7 @@ TEST(LayeredModel, Dropout2dDropsWholeChannels) {
   const auto flat = model->forward(at::ones({4, 50}, at::kDouble), context);
   EXPECT_TRUE(flat.equal(dropout_mask(context.samples, 0, 4, 50, 0.5, at::kDouble)));
   const auto x = waves({4, 50, 3, 5});
-  EXPECT_TRUE(model->forward(x, evaluation()).equal(x));
+  EXPECT_TRUE(model->forward(x, in_mode(false)).equal(x));
 }
 
 TEST(LayeredModel, WithoutDropoutTrainingEqualsEvaluation) {
@@ -160,7 +147,7 @@ TEST(LayeredModel, WithoutDropoutTrainingEqualsEvaluation) {
     const auto with = make_model(*find_choice<ModelKind>(name), options);
     options.dropout = false;
     const auto without = make_model(*find_choice<ModelKind>(name), options);
-    const auto expected = with->forward(x, evaluation());
+    const auto expected = with->forward(x, in_mode(false));
     EXPECT_FALSE(with->forward(x, {}).equal(expected)) << name;
     EXPECT_TRUE(without->forward(x, {}).equal(expected)) << name;
   }
@@ -225,8 +212,8 @@ TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
   const auto x = waves({4});
   EXPECT_TRUE(model->forward(x, {}).equal(x * 3));
   model->forward(x, {});
-  model->forward(x, evaluation());
-  model->forward(x, evaluation());
+  model->forward(x, in_mode(false));
+  model->forward(x, in_mode(false));
   model->forward(x, {});
   EXPECT_THAT(calls, ElementsAre(true, false, true));
 }

@@ -7,8 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
-#include <string>
-#include <vector>
+#include "tests/graph/graphs.h"
 
 namespace tandem::module_model_test {
 
@@ -29,12 +28,6 @@ struct BlockImpl : nn::Module {
   nn::BatchNorm2d norm{nullptr};
 };
 TORCH_MODULE(Block);
-
-ForwardContext in_mode(bool training) {
-  ForwardContext context;
-  context.training = training;
-  return context;
-}
 
 TEST(ModuleModel, NamesParametersAndBuffersLikeStateDict) {
   const auto model = make_module_model(nn::Sequential(Block(), nn::Linear(8, 5)));

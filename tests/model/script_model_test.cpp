@@ -4,7 +4,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
@@ -16,6 +15,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/formats/torch_file.h"
+#include "tests/formats/rewrite_archive.h"
+#include "tests/graph/graphs.h"
 #include "tests/scratch.h"
 
 namespace tandem::script_model_test {
@@ -67,23 +68,11 @@ class ScriptModel : public testing::Test {
     return "no error";
   }
 
-  // Writes the archive again, with records that `edit` has changed.
-  template <typename Edit>
-  void rewrite(const Edit& edit, uint64_t version = 0) {
+  // Writes the archive again, with entries that `change` has changed.
+  template <typename Change>
+  void rewrite(const Change& change, uint64_t version = 0) {
     const std::string copy = scratch_ / "copy.pt";
-    caffe2::serialize::PyTorchStreamReader reader(path_);
-    caffe2::serialize::PyTorchStreamWriter writer(copy);
-    writer.setMinVersion(version);
-    for (const auto& name : reader.getAllRecords()) {
-      if (name == "version" || name.rfind(".data/", 0) == 0) {
-        continue;
-      }
-      const auto [data, size] = reader.getRecord(name);
-      std::string bytes(static_cast<const char*>(data.get()), size);
-      edit(name, bytes);
-      writer.writeRecord(name, bytes.data(), bytes.size());
-    }
-    writer.writeEndOfFile();
+    rewrite_archive(path_, copy, change, version);
     path_ = copy;
   }
 
@@ -103,22 +92,17 @@ TEST_F(ScriptModel, HasTheNamesAndOutputsOfTheModule) {
   EXPECT_THAT(names, ElementsAre("matrix", "norm.weight", "norm.mean"));
   EXPECT_TRUE(model->parameters()[0].tensor.requires_grad());
 
-  ForwardContext context;
-  context.training = false;
   const auto x = at::randn({5, 4});
   module.eval();
-  EXPECT_TRUE(model->forward(x, context).equal(module.forward({x}).toTensor()));
+  EXPECT_TRUE(model->forward(x, in_mode(false)).equal(module.forward({x}).toTensor()));
 }
 
 TEST_F(ScriptModel, FollowsTheModeOfTheRun) {
   const auto model = load_script_model(save(kForward));
   const auto mean = model->buffers()[0].tensor;
-  ForwardContext context;
-  context.training = false;
-  model->forward(at::randn({5, 4}), context);
+  model->forward(at::randn({5, 4}), in_mode(false));
   EXPECT_TRUE(mean.equal(at::zeros({3})));
-  context.training = true;
-  model->forward(at::randn({5, 4}), context);
+  model->forward(at::randn({5, 4}), in_mode(true));
   EXPECT_FALSE(mean.equal(at::zeros({3})));
 }
 
@@ -170,29 +154,15 @@ TEST_F(ScriptModel, WeightsWithoutCodeAreAnError) {
 TEST_F(ScriptModel, MissingFileIsAnError) {
   path_ = scratch_ / "none.pt";
   EXPECT_THAT(error_of<DataError>(), HasSubstr("No such file"));
-  EXPECT_THROW((void)is_script_file(path_), DataError);
+  EXPECT_FALSE(is_script_file(path_));
 }
 
 TEST_F(ScriptModel, TornFileIsAnError) {
   const std::string whole = read_file(save(kForward));
   for (size_t kept = 0; kept < whole.size(); kept += 97) {
     std::ofstream(path_, std::ios::binary) << whole.substr(0, kept);
-    EXPECT_THAT(error_of<DataError>(), HasSubstr("is damaged or not from")) << kept;
+    EXPECT_THAT(error_of<DataError>(), HasSubstr("is damaged or not a zip")) << kept;
   }
-}
-
-TEST_F(ScriptModel, EntryLargerThanTheFileIsAnError) {
-  std::string bytes = read_file(save(kForward));
-  // In the archive's directory, the packed and the unpacked size are 26 and 22 bytes
-  // before the name.
-  const size_t name = bytes.rfind("net/constants.pkl");
-  ASSERT_NE(name, std::string::npos);
-  bytes[name - 26 + 3] = 0x7f;
-  bytes[name - 22 + 3] = 0x7f;
-  std::ofstream(path_, std::ios::binary) << bytes;
-  EXPECT_THAT(
-      error_of<DataError>(),
-      AllOf(HasSubstr("entry 'net/constants.pkl'"), HasSubstr("copy the file again")));
 }
 
 TEST_F(ScriptModel, MissingEntryIsAnError) {

@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
+#include "tests/graph/graphs.h"
 
 namespace tandem::stages_test {
 
@@ -99,14 +100,6 @@ TEST(SplitGraph, StagesOfTheTutorialsModelsBeginWithConvolutionsAndLinearLayers)
   }
 }
 
-TEST(SplitGraph, MoreStagesThanLayersIsAnError) {
-  expect_error<ConfigError>(
-      [] {
-        split(layers_that_cost({1, 1}), 3);
-      },
-      {"3 stages", "2 (fc0 fc1)", "--stages"});
-}
-
 TEST(SplitGraph, StagesBeginAtTheLayersOfCut) {
   const auto layers = layers_that_cost({5, 1, 1, 4});
   const auto at = [&](const std::vector<std::string>& names, int64_t stages) {
@@ -173,15 +166,8 @@ TEST(KeepStage, StagesInSequenceEqualTheWholeModel) {
     }
   }
   EXPECT_TRUE(x.equal(whole->forward(images, context)));
-  const auto expect_equal = [](const auto& found, const auto& wanted) {
-    ASSERT_EQ(found.size(), wanted.size());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      EXPECT_EQ(found[i].name, wanted[i].name);
-      EXPECT_TRUE(found[i].tensor.equal(wanted[i].tensor)) << wanted[i].name;
-    }
-  };
-  expect_equal(parameters, whole->parameters());
-  expect_equal(buffers, whole->buffers());
+  expect_equal_tensors(parameters, whole->parameters());
+  expect_equal_tensors(buffers, whole->buffers());
 }
 
 TEST(KeepStage, ModelWithoutGraphIsAnError) {

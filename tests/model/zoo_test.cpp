@@ -14,6 +14,7 @@
 #include "tandem/core/arena.h"
 #include "tandem/model/model.h"
 #include "tests/core/expect.h"
+#include "tests/graph/graphs.h"
 
 namespace tandem::zoo_test {
 
@@ -57,82 +58,25 @@ struct ModelCase {
   std::string name;
   int64_t num_parameters;
   LossKind loss;
-  Shapes parameters;
 };
 
-// [(k, v.shape) for k, v in model.named_parameters()]
+// sum(v.numel() for v in model.parameters())
 const std::vector<ModelCase>& model_cases() {
   static const std::vector<ModelCase> cases = {
-      {"net",
-       1'199'882,
-       LossKind::nll,
-       {{"conv1.weight", {32, 1, 3, 3}},
-        {"conv1.bias", {32}},
-        {"conv2.weight", {64, 32, 3, 3}},
-        {"conv2.bias", {64}},
-        {"fc1.weight", {128, 9216}},
-        {"fc1.bias", {128}},
-        {"fc2.weight", {10, 128}},
-        {"fc2.bias", {10}}}},
-      {"convnet",
-       300'426,
-       LossKind::nll,
-       {{"cn1.weight", {16, 1, 3, 3}},
-        {"cn1.bias", {16}},
-        {"cn2.weight", {32, 16, 3, 3}},
-        {"cn2.bias", {32}},
-        {"fc1.weight", {64, 4608}},
-        {"fc1.bias", {64}},
-        {"fc2.weight", {10, 64}},
-        {"fc2.bias", {10}}}},
-      {"net5x5",
-       12'434,
-       LossKind::cross_entropy,
-       {{"conv1.weight", {8, 1, 5, 5}},
-        {"conv1.bias", {8}},
-        {"conv2.weight", {16, 8, 5, 5}},
-        {"conv2.bias", {16}},
-        {"fc1.weight", {120, 64}},
-        {"fc1.bias", {120}},
-        {"fc2.weight", {10, 120}},
-        {"fc2.bias", {10}}}},
-      {"simplenet",
-       7'850,
-       LossKind::cross_entropy,
-       {{"fc.weight", {10, 784}}, {"fc.bias", {10}}}},
-      {"lenet3x3",
-       315'146,
-       LossKind::cross_entropy,
-       {{"conv1.weight", {32, 1, 3, 3}},
-        {"conv1.bias", {32}},
-        {"conv2.weight", {64, 32, 3, 3}},
-        {"conv2.bias", {64}},
-        {"fc1.weight", {128, 2304}},
-        {"fc1.bias", {128}},
-        {"fc2.weight", {10, 128}},
-        {"fc2.bias", {10}}}},
-      {"convnet_bn",
-       29'034,
-       LossKind::cross_entropy,
-       {{"layer1.0.weight", {16, 1, 5, 5}},
-        {"layer1.0.bias", {16}},
-        {"layer1.1.weight", {16}},
-        {"layer1.1.bias", {16}},
-        {"layer2.0.weight", {32, 16, 5, 5}},
-        {"layer2.0.bias", {32}},
-        {"layer2.1.weight", {32}},
-        {"layer2.1.bias", {32}},
-        {"fc.weight", {10, 1568}},
-        {"fc.bias", {10}}}}};
+      {"net", 1'199'882, LossKind::nll},
+      {"convnet", 300'426, LossKind::nll},
+      {"net5x5", 12'434, LossKind::cross_entropy},
+      {"simplenet", 7'850, LossKind::cross_entropy},
+      {"lenet3x3", 315'146, LossKind::cross_entropy},
+      {"convnet_bn", 29'034, LossKind::cross_entropy}};
   return cases;
 }
 
-TEST(Zoo, ParametersHavePythonsNamesShapesAndOrder) {
+TEST(Zoo, ModelsHaveTheParametersAndTheLossOfPython) {
   ASSERT_EQ(made_models().size(), model_cases().size());
   for (const auto& expected : model_cases()) {
     SCOPED_TRACE(expected.name);
     const auto model = make_model(kind_of(expected.name), options_for(expected.name));
-    EXPECT_EQ(shapes_of(model->parameters()), expected.parameters);
     int64_t count = 0;
     for (const auto& [name, tensor] : model->parameters()) {
       count += tensor.numel();
@@ -140,9 +84,7 @@ TEST(Zoo, ParametersHavePythonsNamesShapesAndOrder) {
     }
     EXPECT_EQ(count, expected.num_parameters);
     EXPECT_EQ(row_of(kind_of(expected.name)).loss, expected.loss);
-    if (expected.name != "convnet_bn") {
-      EXPECT_TRUE(model->buffers().empty());
-    }
+    EXPECT_EQ(model->buffers().empty(), expected.name != "convnet_bn");
   }
 }
 
@@ -236,9 +178,7 @@ TEST(Zoo, EvaluationOutputsEqualPython) {
     const auto model = make_model(kind_of(name), options);
     const int64_t side = options.input[1];
     const auto x = at::linspace(-1, 2, 2 * side * side, at::kDouble).sin();
-    ForwardContext context;
-    context.training = false;
-    const auto output = model->forward(x.view({2, 1, side, side}), context);
+    const auto output = model->forward(x.view({2, 1, side, side}), in_mode(false));
     ASSERT_EQ(output.sizes().vec(), (std::vector<int64_t>{2, 10}));
     for (size_t i = 0; i < expected.size(); ++i) {
       const auto index = static_cast<int64_t>(i);

@@ -202,8 +202,8 @@ TEST(ImportedNetworkRun, ResumesWithTheSameBitsAndItsOwnCopyOfTheFile) {
   EXPECT_EQ(read_file(scratch / "parts/network.pt2"), fixture("residual-2.15.0.pt2"));
 }
 
-// With the initial weights and the dropout masks of the built-in model, and the loss of
-// a network that ends in a log-softmax.
+// With the initial weights of the built-in model, with its dropout masks or without
+// dropout, and with the loss of a network that ends in a log-softmax.
 TEST(ImportedNetworkRun, NetEqualsTheBuiltInModelBitForBit) {
   const Scratch scratch;
   const auto path = unpack_fixture(scratch, "net-2.15.0.pt2");
@@ -217,15 +217,18 @@ TEST(ImportedNetworkRun, NetEqualsTheBuiltInModelBitForBit) {
   config.model.init = scratch / "init.safetensors";
   config.training.epochs = 1;
   for (const ExecutorKind executor : {ExecutorKind::eager, ExecutorKind::compiled}) {
-    config.exec.executor = executor;
-    config.model.kind = ModelKind::net;
-    config.model.file.clear();
-    const auto built_in = train_on("thread", 2, config, path)[0];
-    config.model.kind = ModelKind::file;
-    config.model.file = path;
-    const auto imported = train_on("thread", 2, config)[0];
-    EXPECT_EQ(imported.parameters_sha256, built_in.parameters_sha256);
-    EXPECT_EQ(imported.test.loss, built_in.test.loss);
+    for (const bool dropout : {true, false}) {
+      config.exec.executor = executor;
+      config.model.dropout = dropout;
+      config.model.kind = ModelKind::net;
+      config.model.file.clear();
+      const auto built_in = train_on("thread", 2, config, path)[0];
+      config.model.kind = ModelKind::file;
+      config.model.file = path;
+      const auto imported = train_on("thread", 2, config)[0];
+      EXPECT_EQ(imported.parameters_sha256, built_in.parameters_sha256);
+      EXPECT_EQ(imported.test.loss, built_in.test.loss);
+    }
   }
 }
 

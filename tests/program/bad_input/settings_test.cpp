@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"model is '@/nosuch.pt2'", "check the path of --model"}, &with_data),
         bad_input(
             "TextAsNetwork", train({"--model", "@/text.pt2", "--nproc", "2"}), 1,
-            {"'@/text.pt2' is not a file of torch.export.save"},
+            {"'@/text.pt2' is damaged or not a zip archive of PyTorch"},
             data_and([](const Stage& stage) { stage.write("text.pt2", "hello"); })),
         bad_input(
             "BuiltInModelAsNetworkOfACheckpoint",
