@@ -1,19 +1,16 @@
 """One training run under several launchers, with the same bits.
 
 python3 test_launchers.py BIN [UNITTEST ARGUMENTS]: the folder with tandem. tests/slurm has the
-same test for srun.
+same test for srun, and tests/program/ranks/torchrun_test.cpp for torchrun.
 """
 
 import json
-import os
 import shutil
 import sys
 import unittest
 
 from runs import RUN, SCRIPTS, TANDEM, free_port, make_folder, start
 
-CACHE = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
-TORCHRUN = os.environ.get("TANDEM_TEST_TORCHRUN", f"{CACHE}/tandem/torchrun/bin/torchrun")
 folder = None
 
 
@@ -51,12 +48,6 @@ class Launchers(unittest.TestCase):
                 "RANK": str(number), "WORLD_SIZE": "3",
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}),
             self.expected)
-
-    @unittest.skipUnless(os.path.exists(TORCHRUN), "no torchrun; scripts/setup --torchrun")
-    def test_torchrun(self):
-        command = [TORCHRUN, "--standalone", "--nproc-per-node=3", "--no-python",
-                   TANDEM, "train", *RUN]
-        self.assertEqual(self.sha256_of("torchrun", [command]), self.expected)
 
     @unittest.skipIf(shutil.which("mpirun") is None, "no mpirun; scripts/setup")
     def test_mpirun(self):

@@ -151,17 +151,6 @@ TEST(Train, DryRunDoesTwoStepsEvaluatesAndSavesNothing) {
   EXPECT_FALSE(file_exists(out + "/checkpoints"));
 }
 
-TEST(Train, RanksMeetByVariablesSetManually) {
-  const auto port = unused_port();
-  const auto results = run_together(2, [&](int rank) {
-    return tandem_run(
-        {"train", "--model", "simplenet", "--limit", "640"},
-        variables_of_rank(rank, 2, port));
-  });
-  expect_parts(checked(results[0]).output, {"2 ranks over shm", "Test set: "});
-  EXPECT_EQ(checked(results[1]).output, "");
-}
-
 struct ByHand {
   int rank;
   int world_size;

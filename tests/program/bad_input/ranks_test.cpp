@@ -142,6 +142,11 @@ INSTANTIATE_TEST_SUITE_P(
         launching(
             "PortTaken", {"--nnodes", "2", "--master-port", "@port", "true"},
             {"127.0.0.1:@port", "already in use"}),
+        launching(
+            "FirstHostAbsent",
+            {"--nnodes", "2", "--node-rank", "1", "--master-port", "@free",
+             "--timeout-seconds", "1", "true"},
+            {"127.0.0.1:@free", "no server answers"}, 1),
         launching("UnknownFlag", {"--nporc", "2", "true"}, {"--nporc", "'--nproc'"}),
         launching(
             "RanksThatMisuseTrain",

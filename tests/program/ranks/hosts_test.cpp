@@ -183,25 +183,4 @@ INSTANTIATE_TEST_SUITE_P(
         OverHosts{"pipeline", {"--stages", "2"}, "2"}),
     [](const auto& row) { return std::string(row.param.strategy); });
 
-TEST(Hosts, AnUnknownMasterNameIsOneLine) {
-  const auto result = tandem_run(
-      {"train", "--limit", "64", "--timeout-seconds", "3", "--insecure"},
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "no-such-host.invalid"}});
-  expect_error_line(result, 1, {"no-such-host.invalid"});
-}
-
-TEST(Hosts, TheTimeoutOfLaunchEndsTheWaitForHost0) {
-  const auto result = tandem_run(
-      {"launch", "--nnodes", "2", "--node-rank", "1", "--master-port", "29878",
-       "--insecure", "--timeout-seconds", "1", "true"});
-  expect_error_line(result, 1, {"127.0.0.1:29878"});
-}
-
-TEST(Hosts, AnAbsentMasterIsReportedAfterTheTimeout) {
-  const auto result = tandem_run(
-      {"train", "--limit", "64", "--timeout-seconds", "1"},
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29877"}});
-  expect_exit(result, 1, {"127.0.0.1:29877"});
-}
-
 }  // namespace tandem::hosts_test
