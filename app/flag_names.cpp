@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -77,16 +78,6 @@ bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags)
   return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& text) {
     return std::find(flags.begin(), flags.end(), split_word(text).name) != flags.end();
   });
-}
-
-std::string listed_names(const Field& field) {
-  std::string listed;
-  for (const auto& name : field.other_flags) {
-    // CLI11 cannot parse -nr.
-    const bool parsable = name[1] == '-' || name.size() == 2;
-    listed += parsable ? "," + name : "";
-  }
-  return listed;
 }
 
 Arguments with_own_names(const Arguments& arguments) {

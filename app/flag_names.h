@@ -1,7 +1,6 @@
 #pragma once
 
 #include "app/command.h"
-#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -16,9 +15,5 @@ Arguments with_own_names(const Arguments& arguments);
 /// Returns whether the arguments contain any of the flags, which have dashes. The
 /// arguments may have underscores and values, such as "--node_rank=1" or "-t3".
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags);
-
-/// Returns the aliases of a setting that CLI11 can parse, such as
-/// ",--num-machines,--nodes,-n".
-std::string listed_names(const Field& field);
 
 }  // namespace tandem::app

@@ -5,6 +5,7 @@
 #include "app/command_line.h"
 #include "app/flag_names.h"
 #include "app/torchrun_flags.h"
+#include "app/torchrun_variables.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
 
@@ -188,20 +189,20 @@ void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
 
 }  // namespace
 
-LaunchCommand parse_launch(const Arguments& arguments) {
+LaunchOptions parse_launch(const Arguments& arguments) {
   CLI::App app(
       "Starts a program several times on this host, with RANK, WORLD_SIZE, LOCAL_RANK, "
       "MASTER_ADDR and MASTER_PORT set. Accepts the flags of torchrun and of python -m "
       "torch.distributed.launch, with dashes or underscores, then the program. As with "
       "torchrun, variables such as PET_NNODES are defaults of the flags.",
       "tandem launch");
-  LaunchCommand command;
-  LaunchOptions& options = command.options;
+  LaunchOptions options;
   LaunchFlags flags;
+  TorchrunVariables variables;
   add_options(app, options, flags);
   app.prefix_command();
   auto [given, program] = split_at_program(app, arguments);
-  parse(app, command.variables.add_flags(given, TorchrunVariables::Command::launch));
+  parse(app, variables.add_flags(given, TorchrunVariables::Command::launch));
   options.command = std::move(program);
   options.nproc_per_node = parse_nproc(flags.nproc, "--nproc-per-node");
   const auto hosts =
@@ -222,7 +223,8 @@ LaunchCommand parse_launch(const Arguments& arguments) {
       is_given("--master-addr") || (has_endpoint && options.nnodes > 1);
   apply(flags.torchrun, has_master, is_given("--timeout-seconds"), options);
   complete_command(flags, options);
-  return command;
+  variables.announce(options);
+  return options;
 }
 
 }  // namespace tandem::app

@@ -1,20 +1,13 @@
 #pragma once
 
 #include "app/command.h"
-#include "app/torchrun_variables.h"
 #include "tandem/launch/launcher.h"
 
 namespace tandem::app {
 
-/// Parsed arguments of `tandem launch`.
-struct LaunchCommand {
-  LaunchOptions options;
-  // Environment variables of torchrun, which are the defaults of the flags.
-  TorchrunVariables variables;
-};
-
-/// Parses the arguments of `launch`: [--flags] program [its arguments]. Throws
+/// Parses the arguments of `launch`: [--flags] program [its arguments]. Logs the
+/// environment variables of torchrun that are used as defaults of flags. Throws
 /// ConfigError for invalid values of flags. launch_ranks() checks the options further.
-LaunchCommand parse_launch(const Arguments& arguments);
+LaunchOptions parse_launch(const Arguments& arguments);
 
 }  // namespace tandem::app

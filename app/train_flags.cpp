@@ -28,7 +28,11 @@ void add_flags(CLI::App& app) {
   for (const auto& field : config_fields()) {
     const std::string name = field.flag().substr(2);
     std::string names = "--" + name;
-    names += listed_names(field);
+    for (const auto& alias : field.other_flags) {
+      // CLI11 cannot parse -nr.
+      const bool parsable = alias[1] == '-' || alias.size() == 2;
+      names += parsable ? "," + alias : "";
+    }
     const std::string help = field.help();
     auto* option =
         field.type == Field::Type::boolean

@@ -4,9 +4,7 @@
 namespace tandem::app {
 
 int run_launch(const Arguments& arguments) {
-  const auto [options, variables] = parse_launch(arguments);
-  variables.announce(options);
-  launch_ranks(options);
+  launch_ranks(parse_launch(arguments));
   return 0;
 }
 

@@ -7,6 +7,18 @@
 
 namespace tandem::app {
 
+namespace {
+
+void warn_of_failure(const std::string& url, const std::string& reason) {
+  log_warning(
+      "[kubeflow] the TrainJob does not show the progress of this run: " + url + " " +
+      reason +
+      "; check KUBEFLOW_TRAINER_SERVER_URL, KUBEFLOW_TRAINER_SERVER_TOKEN and "
+      "KUBEFLOW_TRAINER_SERVER_CA_CERT");
+}
+
+}  // namespace
+
 StatusSender::StatusSender(std::string url, Post post, SenderTimes times)
     : url_(std::move(url)),
       post_(std::move(post)),
@@ -15,7 +27,7 @@ StatusSender::StatusSender(std::string url, Post post, SenderTimes times)
 
 StatusSender::~StatusSender() {
   if (thread_.joinable()) {
-    end(std::nullopt);
+    finish(std::nullopt);
   }
 }
 
@@ -27,11 +39,7 @@ void StatusSender::send(std::string status) {
   changed_.notify_one();
 }
 
-void StatusSender::finish(std::string last_status) {
-  end(std::move(last_status));
-}
-
-void StatusSender::end(std::optional<std::string> last_status) {
+void StatusSender::finish(std::optional<std::string> last_status) {
   {
     const std::lock_guard lock(mutex_);
     newest_ = std::move(last_status);
@@ -42,6 +50,7 @@ void StatusSender::end(std::optional<std::string> last_status) {
 }
 
 void StatusSender::run() {
+  bool warned = false;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return newest_ || ending_; });
@@ -55,8 +64,8 @@ void StatusSender::run() {
     const std::string reason = post(status, last);
     lock.lock();
     const bool abandoned = ending_ && !last;
-    if (!reason.empty() && !abandoned) {
-      warn_once(reason);
+    if (!reason.empty() && !abandoned && !std::exchange(warned, true)) {
+      warn_of_failure(url_, reason);
     }
     if (last) {
       return;
@@ -74,16 +83,6 @@ std::string StatusSender::post(const std::string& status, bool last) {
     return post_(status, last ? times_.last_timeout : times_.timeout, abandoned);
   } catch (const std::exception& error) {
     return std::string("failed (") + error.what() + ")";
-  }
-}
-
-void StatusSender::warn_once(const std::string& reason) {
-  if (!std::exchange(warned_, true)) {
-    log_warning(
-        "[kubeflow] the TrainJob does not show the progress of this run: " + url_ +
-        " " + reason +
-        "; check KUBEFLOW_TRAINER_SERVER_URL, KUBEFLOW_TRAINER_SERVER_TOKEN and "
-        "KUBEFLOW_TRAINER_SERVER_CA_CERT");
   }
 }
 

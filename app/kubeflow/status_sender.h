@@ -43,16 +43,15 @@ class StatusSender {
   /// before. Does not wait.
   void send(std::string status);
 
-  /// Abandons the request that is in progress, sends the last status and waits for the
-  /// end of this request. Call it at most once; send() must not be called afterwards.
-  void finish(std::string last_status);
+  /// Abandons the request that is in progress, sends the last status if there is one,
+  /// and waits for the end of this request. Call it at most once; send() must not be
+  /// called afterwards.
+  void finish(std::optional<std::string> last_status);
 
  private:
   void run();
   // Sends a status without holding the mutex. Returns the reason of a failure, or "".
   std::string post(const std::string& status, bool last);
-  void end(std::optional<std::string> last_status);
-  void warn_once(const std::string& reason);
 
   const std::string url_;
   const Post post_;
@@ -62,7 +61,6 @@ class StatusSender {
   // Status that has not been sent yet.
   std::optional<std::string> newest_;
   bool ending_ = false;
-  bool warned_ = false;
   // Starts after all other members are initialized.
   std::thread thread_;
 };

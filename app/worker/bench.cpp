@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench_flags.h"
-#include "app/bench_spread.h"
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
@@ -26,10 +25,6 @@ using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPrefetchedBatches = 32;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 SamplerOptions whole_set(const Dataset& dataset) {
   SamplerOptions options;
@@ -131,7 +126,7 @@ StepTimes time_steps(
     parts.strategy->train_step({batch}, context);
     wait_for(device);
     if (context.step >= options.warmup) {
-      times.ms.push_back(1000 * seconds_since(start));
+      times.ms.push_back(milliseconds_since(start));
       add_spans(times, trace);
     }
   }
@@ -173,9 +168,7 @@ int bench_step(const Arguments& arguments) {
     return 0;
   }
   ordered_json json;
-  json["ms_per_step"] = spread.median;
-  json["p10"] = spread.p10;
-  json["p90"] = spread.p90;
+  add_spread(json, "ms_per_step", spread);
   if (!times.ms_before_update.empty()) {
     json["ms_before_update"] = spread_of(times.ms_before_update).median;
     json["buckets"] = buckets_json(times);
@@ -191,8 +184,7 @@ int bench_step(const Arguments& arguments) {
   json["device"] = device;
   json["precision"] = name_of(config.exec.precision);
   json["optimizer"] = name_of(config.optimizer.kind);
-  add_machine(json);
-  fmt::print("{}\n", json.dump());
+  print_with_machine(json);
   return 0;
 }
 
@@ -208,7 +200,8 @@ std::vector<double> time_epochs(const BenchLoaderOptions& options) {
     while (loader.next(batch)) {
     }
     if (epoch > 0) {
-      rates.push_back(static_cast<double>(data.size) / seconds_since(start));
+      rates.push_back(
+          1000 * static_cast<double>(data.size) / milliseconds_since(start));
     }
   }
   return rates;
@@ -227,15 +220,12 @@ int bench_loader(const Arguments& arguments) {
     return 0;
   }
   ordered_json json;
-  json["samples_per_second"] = spread.median;
-  json["p10"] = spread.p10;
-  json["p90"] = spread.p90;
+  add_spread(json, "samples_per_second", spread);
   json["epochs"] = options.epochs;
   json["data"] = config.data.source;
   json["batch"] = config.training.batch_size;
   json["threads"] = 1;
-  add_machine(json);
-  fmt::print("{}\n", json.dump());
+  print_with_machine(json);
   return 0;
 }
 
@@ -247,11 +237,22 @@ void wait_for(const c10::Device& device) {
   }
 }
 
-void add_machine(ordered_json& json) {
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void add_spread(ordered_json& json, const char* key, const Spread& spread) {
+  json[key] = spread.median;
+  json["p10"] = spread.p10;
+  json["p90"] = spread.p90;
+}
+
+void print_with_machine(ordered_json json) {
   const auto environment = ordered_json::parse(environment_json());
   for (const char* key : {"libtorch", "cpu", "instruction_sets"}) {
     json[key] = environment.at(key);
   }
+  fmt::print("{}\n", json.dump());
 }
 
 int work_bench(const Arguments& arguments) {

@@ -2,8 +2,10 @@
 
 #include <c10/core/Device.h>
 
+#include <chrono>
 #include <nlohmann/json_fwd.hpp>
 
+#include "app/bench_spread.h"
 #include "app/command.h"
 
 namespace tandem::app {
@@ -18,7 +20,13 @@ int bench_allreduce(const Arguments& arguments);
 /// immediately for a CPU.
 void wait_for(const c10::Device& device);
 
-/// Adds LibTorch's version, the CPU and its instruction sets to `json`.
-void add_machine(nlohmann::ordered_json& json);
+/// Returns the time since `start`.
+double milliseconds_since(std::chrono::steady_clock::time_point start);
+
+/// Adds the median under `key`, and the other quantiles under "p10" and "p90".
+void add_spread(nlohmann::ordered_json& json, const char* key, const Spread& spread);
+
+/// Prints `json` with LibTorch's version, the CPU and its instruction sets.
+void print_with_machine(nlohmann::ordered_json json);
 
 }  // namespace tandem::app

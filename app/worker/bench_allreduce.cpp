@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench_flags.h"
-#include "app/bench_spread.h"
 #include "app/run_command_line.h"
 #include "app/worker/bench.h"
 #include "tandem/base/error.h"
@@ -21,8 +20,6 @@ namespace tandem::app {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kWarmupRounds = 5;
 
 // Returns the time of each repeat on the slowest rank, in milliseconds. An all-reduce
@@ -33,11 +30,11 @@ std::vector<double> time_all_reduce(
   for (int64_t i = -kWarmupRounds; i < repeats; ++i) {
     buffer.fill_(1.0);
     comm.barrier();
-    const auto start = Clock::now();
+    const auto start = std::chrono::steady_clock::now();
     comm.all_reduce(buffer)->wait();
-    const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
+    const double ms = milliseconds_since(start);
     if (i >= 0) {
-      times.data_ptr<double>()[i] = elapsed.count();
+      times.data_ptr<double>()[i] = ms;
     }
   }
   comm.all_reduce(times, ReduceOp::max)->wait();
@@ -61,9 +58,7 @@ std::string describe(
     json["memory"] = memory;
   }
   json["bytes"] = bytes;
-  json["ms"] = spread.median;
-  json["p10"] = spread.p10;
-  json["p90"] = spread.p90;
+  add_spread(json, "ms", spread);
   json["nproc"] = comm.size();
   return json.dump();
 }

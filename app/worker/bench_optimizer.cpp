@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench_flags.h"
-#include "app/bench_spread.h"
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
 #include "tandem/optim/optimizer.h"
@@ -17,7 +16,6 @@ namespace tandem::app {
 namespace {
 
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupSteps = 5;
 
@@ -29,13 +27,12 @@ template <typename Body>
 double milliseconds_of(const at::Device& device, Body&& body) {
   const int64_t count = device.is_cpu() ? 1 : kInARowOnDevices;
   wait_for(device);
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < count; ++i) {
     body();
   }
   wait_for(device);
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count() /
-         static_cast<double>(count);
+  return milliseconds_since(start) / static_cast<double>(count);
 }
 
 std::shared_ptr<const ArenaLayout> layout_of(
@@ -123,12 +120,9 @@ Times time_updates(
 }
 
 ordered_json describe(const Times& times) {
-  const Spread update = spread_of(times.update_ms);
   ordered_json json;
   json["optimizer"] = name_of(times.optimizer);
-  json["ms"] = update.median;
-  json["p10"] = update.p10;
-  json["p90"] = update.p90;
+  add_spread(json, "ms", spread_of(times.update_ms));
   json["bytes"] = times.bytes;
   json["memcpy_ms"] = spread_of(times.memcpy_ms).median;
   json["ratio_to_memcpy"] = spread_of(times.ratios).median;
@@ -167,8 +161,7 @@ int bench_optimizer(const Arguments& arguments) {
     json["repeats"] = options.repeats;
     json["threads"] = 1;
     json["device"] = placement.device ? placement.device->str() : "cpu";
-    add_machine(json);
-    fmt::print("{}\n", json.dump());
+    print_with_machine(json);
   }
   return 0;
 }

@@ -80,6 +80,19 @@ RunConfig settle_settings(
              : parse_train_arguments(arguments, nullptr, &earlier);
 }
 
+// Trains, and sends the progress to Kubeflow Trainer in a pod of a TrainJob.
+// Collective.
+void train_and_report(
+    const RunConfig& config, const DatasetSplits& data, Communicator& comm,
+    CustomParts own) {
+  const auto progress = kubeflow_progress(config, comm.rank());
+  own.listener = progress.get();
+  train(config, data, comm, std::move(own));
+  if (progress) {
+    progress->finish();
+  }
+}
+
 void train_as_process(
     const RunConfig& asked, const Arguments& arguments, const TrainExtras& extras) {
   const Deadline deadline(asked.comm.timeout());
@@ -92,17 +105,12 @@ void train_as_process(
   own.placement = agreed(std::move(own.placement), config, *run.comm);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
-  const auto progress = kubeflow_progress(config, run.comm->rank());
-  own.listener = progress.get();
-  train(
+  train_and_report(
       config,
       config.data.share == Share::scatter
           ? load_shared(config, *run.comm, deadline)
           : load_prepared_dataset(DataRequest(config), deadline),
       *run.comm, std::move(own));
-  if (progress) {
-    progress->finish();
-  }
 }
 
 void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
@@ -121,14 +129,9 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;
         Communicator& own_comm = group ? *group : comm;
-        const auto progress = kubeflow_progress(config, comm.rank());
-        own.listener = progress.get();
-        train(
+        train_and_report(
             config, scatter ? load_shared(config, own_comm, deadline) : data, own_comm,
             std::move(own));
-        if (progress) {
-          progress->finish();
-        }
       },
       config.comm.timeout());
 }

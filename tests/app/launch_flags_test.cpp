@@ -2,13 +2,14 @@
 
 #include "app/launch_flags.h"
 
+#include "app/torchrun_variables.h"
 #include "tests/app/refusals.h"
 
 namespace tandem::app::launch_flags_test {
 
 void expect_refused(const std::vector<Refusal>& refusals) {
   app::expect_refused(refusals, [](const Arguments& arguments) {
-    launch_ranks(parse_launch(arguments).options);
+    launch_ranks(parse_launch(arguments));
   });
 }
 
@@ -52,7 +53,7 @@ TEST(LaunchFlags, RefuseUnavailableServices) {
 
 TorchrunOptions torchrun_of(Arguments arguments) {
   arguments.emplace_back("true");
-  return parse_launch(arguments).options.torchrun.value();
+  return parse_launch(arguments).torchrun.value();
 }
 
 TEST(LaunchFlags, ChooseStreamsOfEachRank) {
@@ -76,12 +77,10 @@ TEST(LaunchFlags, SplitFiltersAtSingleCommas) {
 
 // These values request what tandem does anyway.
 TEST(LaunchFlags, AcceptWhatHoldsAnyway) {
-  const auto options =
-      parse_launch({"--rdzv-backend=c10d", "--monitor-interval=0.5",
-                    "--start-method=fork", "--event-log-handler=null",
-                    "--signals-to-handle=SIGTERM,SIGUSR2", "--local-addr=127.0.0.1",
-                    "--rdzv-conf=is_host=1,store_type=tcp", "true"})
-          .options;
+  const auto options = parse_launch(
+      {"--rdzv-backend=c10d", "--monitor-interval=0.5", "--start-method=fork",
+       "--event-log-handler=null", "--signals-to-handle=SIGTERM,SIGUSR2",
+       "--local-addr=127.0.0.1", "--rdzv-conf=is_host=1,store_type=tcp", "true"});
   EXPECT_EQ(options.command, Arguments{"true"});
   EXPECT_EQ(options.timeout_seconds, LaunchOptions().timeout_seconds);
 }
@@ -90,7 +89,7 @@ TEST(LaunchFlags, UseTheLongestTimeoutOfTheRendezvous) {
   const auto timeout = [](Arguments arguments) {
     arguments.insert(arguments.begin(), "--rdzv-conf=timeout=30,join_timeout=60");
     arguments.emplace_back("true");
-    return parse_launch(arguments).options.timeout_seconds;
+    return parse_launch(arguments).timeout_seconds;
   };
   EXPECT_EQ(timeout({}), 60);
   EXPECT_EQ(timeout({"--timeout-seconds=5"}), 5);
@@ -100,7 +99,7 @@ TEST(LaunchFlags, UseTheEndpointOnSeveralHosts) {
   const auto master = [](Arguments arguments) {
     arguments.insert(arguments.begin(), {"--nnodes=3", "--node-rank=2"});
     arguments.emplace_back("true");
-    const auto options = parse_launch(arguments).options;
+    const auto options = parse_launch(arguments);
     return options.master_addr + ":" + std::to_string(options.master_port);
   };
   EXPECT_EQ(master({"--rdzv-endpoint=h:7"}), "h:7");
@@ -111,7 +110,7 @@ TEST(LaunchFlags, UseTheEndpointOnSeveralHosts) {
 TEST(LaunchFlags, UseTheLocalAddressOnHost0) {
   const auto master = [](Arguments arguments) {
     arguments.emplace_back("true");
-    return parse_launch(arguments).options.master_addr;
+    return parse_launch(arguments).master_addr;
   };
   EXPECT_EQ(master({"--local-addr=10.0.0.7"}), "10.0.0.7");
   EXPECT_EQ(master({"--local-addr=10.0.0.7", "--master-addr=h"}), "h");
@@ -132,9 +131,8 @@ TEST(LaunchFlags, UseTheLocalAddressOnHost0) {
 }
 
 TEST(LaunchFlags, StartAScriptOfAnyNameWithRunPath) {
-  const auto command = parse_launch({"--run-path", "--no-python", "/a/b", "x"});
-  EXPECT_THAT(
-      command.options.command, testing::ElementsAre(testing::_, "-u", "/a/b", "x"));
+  const auto options = parse_launch({"--run-path", "--no-python", "/a/b", "x"});
+  EXPECT_THAT(options.command, testing::ElementsAre(testing::_, "-u", "/a/b", "x"));
 }
 
 TEST(LaunchFlags, RefuseIncompleteSettingsOfSeveralHosts) {

@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "browser.h"
 #include "report_series.h"
 #include "some_runs.h"
+#include "tandem/base/process.h"
 
 namespace tandem::report_page_test {
 
@@ -24,6 +24,23 @@ const char* const kPrinted =
     R"(&lt;/script&gt;&lt;!--&lt;script&gt;&lt;/table&gt;"'&amp;amp;{title}\)";
 
 using ReportPage = SomeRuns;
+
+// Returns the HTML of a page after a browser has run its scripts; "" if no browser is
+// installed. `profile` is a directory for files of the browser.
+std::string drawn_page(const std::string& path, const std::string& profile) {
+  for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
+    if (file_exists(browser)) {
+      return run_command(
+                 {browser, "--headless", "--no-sandbox", "--disable-gpu",
+                  "--user-data-dir=" + profile, "--window-size=1200,1600",
+                  "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
+                  "file://" + path},
+                 {}, 300)
+          .output;
+    }
+  }
+  return "";
+}
 
 // Returns the page without embedded scripts and styles.
 std::string body_of(const std::string& page) {

@@ -66,24 +66,19 @@ GraphLayers layers_in(const Graph& graph) {
     if (counts_batches(graph, node)) {
       continue;
     }
-    const NodeReader reader = read(graph, node);
-    result.obstacle = reader.obstacle;
-    if (result.obstacle.empty() && uses[static_cast<size_t>(last)] > 1) {
-      result.obstacle = "its input has other uses, such as a skip connection";
-    }
+    NodeReader reader = read(graph, node);
+    reader.expect(
+        uses[static_cast<size_t>(last)] <= 1,
+        "its input has other uses, such as a skip connection");
     // Each layer's first backward overwrites the gradients of its parameters.
     const auto shared = shared_parameter(graph, node, uses);
-    if (result.obstacle.empty() && !shared.empty()) {
-      result.obstacle = "another node uses its parameter " + shared;
-    }
+    reader.expect(shared.empty(), "another node uses its parameter " + shared);
     const bool follows = !node.arguments.empty() &&
                          node.arguments[0].kind == Argument::Kind::value &&
                          node.arguments[0].value == last;
-    if (result.obstacle.empty() && !follows) {
-      result.obstacle = "it does not follow the node before it";
-    }
-    if (!result.obstacle.empty()) {
-      result.obstacle = name_for_messages(node) + ": " + result.obstacle;
+    reader.expect(follows, "it does not follow the node before it");
+    if (!reader.obstacle.empty()) {
+      result.obstacle = name_for_messages(node) + ": " + reader.obstacle;
       return result;
     }
     result.layers.push_back(reader.layer);

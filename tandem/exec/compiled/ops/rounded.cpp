@@ -13,6 +13,9 @@ namespace {
 
 using dnnl::memory;
 
+// Rounds values in place.
+using Round = void (*)(int64_t count, float* values);
+
 // Values that a float32 operation must round to have the results of an operation in 16
 // bits.
 struct Roundings {
@@ -74,8 +77,7 @@ class RoundedParameter {
     }
   }
 
-  template <typename Round>
-  void refresh(const Round& round) const {
+  void refresh(Round round) const {
     if (value_.defined()) {
       auto* to = rounded_.data_ptr<float>();
       std::copy_n(value_.data_ptr<float>(), value_.numel(), to);
@@ -83,8 +85,7 @@ class RoundedParameter {
     }
   }
 
-  template <typename Round>
-  void give_gradient(bool accumulate, const Round& round) const {
+  void give_gradient(bool accumulate, Round round) const {
     if (gradient_.defined()) {
       auto* from = written_.data_ptr<float>();
       round(gradient_.numel(), from);
@@ -154,7 +155,7 @@ class Rounded : public OnednnOp {
   }
 
   Roundings rounds_;
-  void (*round_)(int64_t count, float* values);
+  Round round_;
   RoundedParameter weight_;
   RoundedParameter bias_;
   // Version of the parameters from which the copies were made.
