@@ -71,13 +71,11 @@ void set_rdzv_backend(
 }
 
 bool parse_switch(const std::string& text, const std::string& where) {
-  const std::array<const char*, 5> yes = {"1", "true", "t", "yes", "y"};
-  const std::array<const char*, 5> no = {"0", "false", "f", "no", "n"};
-  const bool is_yes = std::find(yes.begin(), yes.end(), text) != yes.end();
-  if (!is_yes && std::find(no.begin(), no.end(), text) == no.end()) {
+  const auto value = parse_bool(text);
+  if (!value) {
     refuse(where, text, "true or false");
   }
-  return is_yes;
+  return *value;
 }
 
 double parse_seconds(const std::string& text, const std::string& where) {

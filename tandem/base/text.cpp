@@ -2,7 +2,22 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace tandem {
+
+std::optional<bool> parse_bool(const std::string& text) {
+  constexpr std::string_view kYes[] = {"true", "1", "t", "yes", "y", "on"};
+  constexpr std::string_view kNo[] = {"false", "0", "f", "no", "n", "off"};
+  if (std::find(std::begin(kYes), std::end(kYes), text) != std::end(kYes)) {
+    return true;
+  }
+  if (std::find(std::begin(kNo), std::end(kNo), text) != std::end(kNo)) {
+    return false;
+  }
+  return std::nullopt;
+}
 
 std::string float_text(double value) {
   const std::string text = fmt::format("{}", value);

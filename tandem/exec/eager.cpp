@@ -142,10 +142,6 @@ class EagerExecutor : public StageExecutor {
     arenas_.gradients().zero();
   }
 
-  Readiness readiness() const override {
-    return Readiness::per_parameter;
-  }
-
   int64_t kept_bytes() const override {
     // Outputs of layers that compute in place share a storage, which counts once.
     std::map<const c10::StorageImpl*, int64_t> kept;

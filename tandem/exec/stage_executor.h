@@ -68,14 +68,6 @@ struct StageResult {
   StepSums sums;
 };
 
-/// Time at which an executor calls GradientSink::gradient_ready().
-enum class Readiness {
-  // During backward, as soon as a gradient is final.
-  per_parameter,
-  // At the end of backward, for all gradients.
-  at_end,
-};
-
 /// Computes one stage of a model. forward() computes the stage's activations, or the
 /// loss on the last stage. backward() adds the gradients of trainable parameters to the
 /// gradient arena. Call backward() only if the stage has trainable parameters or if the
@@ -107,9 +99,6 @@ class StageExecutor {
   /// the gradient arena in this call; their next backward() overwrites it. So do not
   /// read the arena before that backward().
   virtual void zero_gradients() = 0;
-
-  /// Returns the time at which this executor reports gradients.
-  virtual Readiness readiness() const = 0;
 
   /// Returns the number of bytes of the inputs and layer outputs that are kept for
   /// backward, over all slots in flight; 0 if unknown.
@@ -169,18 +158,6 @@ struct StageOptions {
 /// Returns the reason why the compiled executor cannot run the model; "" if it can.
 [[nodiscard]] std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options);
-
-/// An executor in executor_table().
-struct ExecutorEntry {
-  ExecutorKind kind;
-  std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
-  // Returns the reason why the executor cannot run a model; "" if it can. Null if the
-  // executor can run every model.
-  std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
-};
-
-/// Returns the executors, the fastest first.
-const std::vector<ExecutorEntry>& executor_table();
 
 /// Returns an executor of this kind. `automatic` selects the fastest executor that can
 /// run the model. If the model is on the CPU and a faster executor cannot run it,

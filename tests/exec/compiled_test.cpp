@@ -430,12 +430,12 @@ TEST(Onednn, UnsupportedModelsAreErrors) {
       HasSubstr("the model is only a function"));
 }
 
-TEST(ExecutorTable, MakesEachKind) {
+TEST(MakeExecutor, MakesEachKind) {
   const auto model = make_model(ModelKind::net, {});
   ModelArenas arenas(model->parameters(), {});
   EXPECT_NE(make_executor(ExecutorKind::automatic, *model, arenas, {}), nullptr);
-  for (const auto& entry : executor_table()) {
-    EXPECT_EQ(make_executor(entry.kind, *model, arenas, {})->kind(), entry.kind);
+  for (const auto kind : {ExecutorKind::compiled, ExecutorKind::eager}) {
+    EXPECT_EQ(make_executor(kind, *model, arenas, {})->kind(), kind);
   }
 }
 

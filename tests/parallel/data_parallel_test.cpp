@@ -55,9 +55,6 @@ class ToldExecutor : public StageExecutor {
   void zero_gradients() override {
     inner_.zero_gradients();
   }
-  Readiness readiness() const override {
-    return inner_.readiness();
-  }
   ExecutorKind kind() const override {
     return inner_.kind();
   }

@@ -204,10 +204,6 @@ class OnednnExecutor : public StageExecutor {
     accumulate_ = false;
   }
 
-  Readiness readiness() const override {
-    return Readiness::per_parameter;
-  }
-
   int64_t kept_bytes() const override {
     return std::accumulate(
         in_flight_.begin(), in_flight_.end(), int64_t{0},

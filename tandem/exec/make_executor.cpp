@@ -28,36 +28,23 @@ Numerics numerics_of(const ExecOptions& exec) {
   return numerics;
 }
 
-const std::vector<ExecutorEntry>& executor_table() {
-  static const std::vector<ExecutorEntry> table = {
-      {ExecutorKind::compiled, &make_compiled_executor, &compiled_obstacle},
-      {ExecutorKind::eager, &make_eager_executor, nullptr},
-  };
-  return table;
-}
-
 std::unique_ptr<StageExecutor> make_executor(
     ExecutorKind kind, Model& model, ModelArenas& arenas, const StageOptions& options,
     std::string* why_not) {
-  for (const auto& entry : executor_table()) {
-    if (entry.kind == kind) {
-      return entry.make(model, arenas, options);
-    }
-    if (kind != ExecutorKind::automatic) {
-      continue;
-    }
-    const std::string reason =
-        entry.obstacle == nullptr ? "" : entry.obstacle(model, arenas, options);
-    if (reason.empty()) {
-      return entry.make(model, arenas, options);
-    }
-    // On other devices, only `eager` exists, so no executor is skipped.
-    if (why_not != nullptr && arenas.device().is_cpu()) {
-      *why_not =
-          std::string(name_of(entry.kind)) + " does not run this model: " + reason;
-    }
+  if (kind == ExecutorKind::eager) {
+    return make_eager_executor(model, arenas, options);
   }
-  throw InternalError("[exec] an executor without a row");
+  const bool is_chosen = kind == ExecutorKind::compiled;
+  const std::string obstacle =
+      is_chosen ? "" : compiled_obstacle(model, arenas, options);
+  if (obstacle.empty()) {
+    return make_compiled_executor(model, arenas, options);
+  }
+  // On other devices, only `eager` exists, so no executor is skipped.
+  if (why_not != nullptr && arenas.device().is_cpu()) {
+    *why_not = "compiled does not run this model: " + obstacle;
+  }
+  return make_eager_executor(model, arenas, options);
 }
 
 }  // namespace tandem
