@@ -202,7 +202,8 @@ TEST(Pt2WriterFile, HasTheLayoutOfNewVersionsWithStoredEntries) {
   builder.linear(builder.input(), "fc", waves({2, 3}));
   write_pt2(scratch / "net.pt2", builder.graph());
   std::vector<std::string> names;
-  for (const auto& entry : TorchZip({scratch / "net.pt2"}, "[test]", "").entries()) {
+  const TorchZip zip({scratch / "net.pt2"}, "[test]", "");
+  for (const auto& entry : zip.entries()) {
     names.push_back(entry.name);
   }
   for (const char* name :
