@@ -183,7 +183,8 @@ TEST_P(ParityFloat64, EveryLossIsPyTorchs) {
 INSTANTIATE_TEST_SUITE_P(
     Training, ParityFloat64,
     testing::Values(
-        Training{"sgd_1", 1, "sgd", "0.02"}, Training{"adam_1", 1, "adam", "0.001"},
+        Training{"sgd_1", 1, "sgd", "0.02"}, Training{"sgd_2", 2, "sgd", "0.02"},
+        Training{"adam_1", 1, "adam", "0.001"},
         Training{"adamw_1", 1, "adamw", "0.001"},
         Training{"adadelta_1", 1, "adadelta", "0.5"},
         Training{"sum_2", 2, "sgd", "0.0025", "fp64", "sum"},
