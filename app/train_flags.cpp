@@ -10,6 +10,7 @@
 #include "app/flag_names.h"
 #include "app/recipe_name.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/config/tutorial_figures.h"
@@ -117,7 +118,12 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
 
 void apply_command_line(RunConfig& config, const CLI::App& app) {
   for (const auto& field : config_fields()) {
-    for (const auto& text : app.get_option(field.flag())->results()) {
+    for (auto text : app.get_option(field.flag())->results()) {
+      if (field.type == Field::Type::boolean) {
+        // Flags accept more words than recipes, as in --augment=on.
+        const auto value = parse_bool(text);
+        text = !value ? text : *value ? "true" : "false";
+      }
       set_field(config, field, text, field.flag());
     }
   }

@@ -68,6 +68,7 @@ FileLock::Result FileLock::try_lock() {
     return Result::taken;
   }
   unlink(path_.c_str());
+  file = Descriptor();
   errno = reason;
   return Result::no_locks;
 }

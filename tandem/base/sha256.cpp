@@ -1,6 +1,7 @@
 #include "tandem/base/sha256.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
 #include <fstream>

@@ -192,7 +192,9 @@ std::string text_of(const Value& value) {
 template <typename Value>
 std::optional<Value> value_of(const std::string& text) {
   if constexpr (std::is_same_v<Value, bool>) {
-    return parse_bool(text);
+    return text == "true"    ? std::optional(true)
+           : text == "false" ? std::optional(false)
+                             : std::nullopt;
   } else if constexpr (std::is_enum_v<Value>) {
     return find_choice<Value>(text);
   } else if constexpr (std::is_arithmetic_v<Value>) {

@@ -129,14 +129,16 @@ std::string to_text(const HostEnding& ending) {
 std::optional<HostEnding> ending_from(const std::string& text) {
   constexpr size_t kMostBytes = 4096;
   std::istringstream words(text);
-  int number = -1;
+  std::string cause;
   std::string code;
-  if (!(words >> number >> code) || words.get() != ' ' || number < 0 ||
-      number > static_cast<int>(Cause::killed)) {
+  const bool complete = (words >> cause >> code) && words.get() == ' ';
+  const auto number = parse_number<int>(cause);
+  if (!complete || !number || *number < 0 ||
+      *number > static_cast<int>(Cause::killed)) {
     return std::nullopt;
   }
   HostEnding ending;
-  ending.cause = static_cast<Cause>(number);
+  ending.cause = static_cast<Cause>(*number);
   ending.leaves = ends_with(code, "-");
   ending.again = ends_with(code, "+") && ending.cause != Cause::none;
   code = code.substr(0, code.find_last_not_of("+-") + 1);

@@ -191,6 +191,15 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
   });
 }
 
+TEST(TrainFlags, AcceptOtherWordsForBooleans) {
+  for (const std::string word : {"true", "True", "1", "on", "yes"}) {
+    EXPECT_TRUE(parse_train_arguments({"--dry-run=" + word}).output.dry_run) << word;
+  }
+  for (const std::string word : {"false", "0", "off", "No"}) {
+    EXPECT_FALSE(parse_train_arguments({"--dropout=" + word}).model.dropout) << word;
+  }
+}
+
 TEST(TrainFlags, AcceptTheNamesOfTutorialsAndOtherTools) {
   const std::vector<Arguments> forms = {
       {"--nproc", "3", "--nnodes=2", "--node-rank=1", "--accumulate=4"},

@@ -297,7 +297,8 @@ TEST(HostEnding, SurvivesConversionToText) {
         ending_from(to_text({Cause::own_error, 1, "", !leaves, leaves}))->again,
         !leaves);
   }
-  for (const char* text : {"", "9 1 x", "1", "1 1", "-1 1 x", "x y z"}) {
+  for (const char* text :
+       {"", "9 1 x", "1", "1 1", "-1 1 x", "1x 1 x", "0x 1 y", "x y z"}) {
     EXPECT_FALSE(ending_from(text)) << text;
   }
 }
