@@ -58,8 +58,7 @@ inline std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// Parses words such as "true", "1", "yes" and "off", in upper or lower case. Returns
-/// nullopt for other words.
+/// Parses words such as "true", "1", "Yes" and "OFF". Returns nullopt for other words.
 [[nodiscard]] std::optional<bool> parse_bool(const std::string& text);
 
 /// Parses sizes such as "1,28,28". Returns an empty list for "", and nullopt if a part
