@@ -165,6 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
     Ranks, EqualFormats,
     testing::Values(
         Ranks{"One", {}}, Ranks{"Three", {"--nproc", "3"}},
+        Ranks{"ThreeThreads", {"--nproc", "3", "--rank-type", "thread"}},
         Ranks{"ThreeShares", {"--nproc", "3", "--share", "scatter"}},
         // Each rank reads the files, because no launcher of tandem prepares them.
         Ranks{"ThreeWithoutPreparedData", {}, {"launch", "--nproc", "3", program()}}),
