@@ -83,6 +83,7 @@ std::vector<uint8_t> unpack(std::string_view packed, const std::string& path) {
     }
   }
   bytes.resize(size);
+  bytes.shrink_to_fit();
   return bytes;
 }
 

@@ -20,7 +20,7 @@ struct FileDtype {
   int64_t onnx;
 };
 
-constexpr FileDtype kFileDtypes[] = {
+inline constexpr FileDtype kFileDtypes[] = {
     {at::kFloat, "F32", "FloatStorage", 7, 1},
     {at::kDouble, "F64", "DoubleStorage", 8, 11},
     {at::kHalf, "F16", "HalfStorage", 6, 10},

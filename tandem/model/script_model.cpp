@@ -136,6 +136,9 @@ bool is_script_file(const std::string& path) {
   }
   try {
     return has_code(open_archive(path));
+  } catch (const ConfigError&) {
+    // load_script_model() reports compressed or too large entries.
+    return true;
   } catch (const Error&) {
     // The reader of the other format reports the error.
     return false;

@@ -24,8 +24,9 @@ bool is_script_file(const std::string& path);
 /// LibTorch parses the file and runs the code in it, so the file must come from a
 /// trusted source.
 ///
-/// Throws DataError if LibTorch cannot read the file. Throws ConfigError if the module
-/// has no parameters, or does not map one tensor to one tensor.
+/// Throws DataError if LibTorch cannot read the file. Throws ConfigError if the file
+/// has compressed or too large entries (TorchZip), or if the module has no parameters
+/// or does not map one tensor to one tensor.
 [[nodiscard]] std::unique_ptr<Model> load_script_model(const std::string& path);
 
 }  // namespace tandem

@@ -11,8 +11,8 @@ namespace tandem {
 /// checkpoint needs no state of the schedule.
 class LrSchedule {
  public:
-  /// Makes a schedule for a run of `num_steps` optimizer steps. make_lr_schedule()
-  /// also checks the values.
+  /// Makes a schedule for a run of `num_steps` optimizer steps. Does not check the
+  /// values; make_lr_schedule() does.
   LrSchedule(const LrScheduleOptions& options, double base_lr, int64_t num_steps)
       : options_(options), base_lr_(base_lr), num_steps_(num_steps) {}
 

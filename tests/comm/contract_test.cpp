@@ -320,6 +320,8 @@ TEST_P(CheckedRanks, ARankThatFailsIsNamed) {
   const auto body = [&](Communicator& comm) {
     comm.barrier();
     if (comm.rank() == 1) {
+      // The other ranks wait meanwhile.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       throw Boom();
     }
     try {

@@ -12,6 +12,7 @@
 
 #include <cmath>
 
+#include "tandem/model/graph_model.h"
 #include "tests/graph/graphs.h"
 
 namespace tandem::interpreter_test {
@@ -186,6 +187,15 @@ TEST(Interpreter, DropoutInAttentionDependsOnPositionsOnly) {
   EXPECT_FALSE(whole.allclose(interpreter.run(x, context_of(false))));
   const auto part = interpreter.run(x.narrow(0, 3, 3), context_of(true, 3));
   EXPECT_TRUE(part.allclose(whole.narrow(0, 3, 3), 1e-12, 1e-12));
+}
+
+TEST(Interpreter, DropoutInAttentionCanBeTurnedOff) {
+  Graph graph = attention_graph(0.4, false);
+  turn_dropout_off(graph);
+  Interpreter interpreter(graph, {});
+  const auto x = waves({6, 2, 5, 4});
+  const auto trained = interpreter.run(x, context_of(true));
+  EXPECT_TRUE(trained.allclose(interpreter.run(x, context_of(false)), 1e-12, 1e-12));
 }
 
 // A ReLU overwrites the output of a linear layer, but not a value with other uses.

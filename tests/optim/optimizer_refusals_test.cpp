@@ -46,6 +46,7 @@ TEST(Optimizer, RejectsOptions) {
       {"sgd", [](O& o) { o.momentum = -0.9; }, "momentum is -0.9"},
       {"sgd", [](O& o) { o.nesterov = true; }, "nesterov needs momentum"},
       {"sgd", [](O& o) { o.ema_decay = -0.1; }, "ema_decay is -0.1, expected 0 to 1"},
+      {"sgd", [](O& o) { o.ema_decay = 1.5; }, "ema_decay is 1.5, expected 0 to 1"},
       {"adam", [](O& o) { o.beta2 = 1; }, "beta2 is 1, expected at least 0 and"},
       {"adam", [](O& o) { o.eps = 1e-60; }, "eps is 1e-60, expected 1e-37 to"},
       {"adadelta", [](O& o) { o.rho = 1.5; }, "rho is 1.5, expected 0 to 1"}};

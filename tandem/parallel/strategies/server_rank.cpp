@@ -225,7 +225,8 @@ class Server : public ParameterServerRank {
   std::vector<PerWorker> workers_;
   // Context of the last step.
   StepContext context_;
-  int64_t steps_ = 0;  // in this process
+  // Number of steps in this process.
+  int64_t steps_ = 0;
   // Numbers of messages from workers, of messages that had gradients, and of updates
   // before this process started.
   int64_t pushes_ = 0;
