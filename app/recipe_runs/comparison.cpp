@@ -220,7 +220,9 @@ void add_comparison_flags(CLI::App& app, Comparison& comparison) {
   const auto add_train_flag = [&](const std::string& flag, const std::string& help) {
     const auto take = [&flags, flag](const std::vector<std::string>& values) {
       for (const auto& value : values) {
-        flags.insert(flags.end(), {flag, value});
+        if (!value.empty()) {
+          flags.insert(flags.end(), {flag, value});
+        }
       }
     };
     return app.add_option_function<std::vector<std::string>>(flag, take, help)

@@ -47,7 +47,9 @@ ordered_json table_of_run(const std::string& directory) {
 ordered_json read_json(const std::string& path) {
   auto json = ordered_json::parse(read_file(path), nullptr, false);
   if (!json.is_object()) {
-    throw DataError("[app] '" + path + "' is not a JSON object; make it again");
+    throw DataError(
+        "[app] '" + path +
+        "' is not a JSON object; choose another directory, or run it again");
   }
   return json;
 }

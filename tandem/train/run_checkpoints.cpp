@@ -208,10 +208,12 @@ void RunCheckpoints::save(
 
 void RunCheckpoints::poll() {
   note(writer_.poll());
+  tell_observer();
 }
 
 void RunCheckpoints::finish() {
   take(writer_.wait());
+  tell_observer();
   if (failed_) {
     std::rethrow_exception(failed_);
   }
@@ -226,8 +228,16 @@ void RunCheckpoints::take(const std::optional<SaveOutcome>& outcome) {
     return;
   }
   report_checkpoint(outcome->step);
-  if (told_ && observer_ != nullptr) {
-    observer_->on_checkpoint(outcome->path);
+  if (told_) {
+    complete_.push_back(outcome->path);
+  }
+}
+
+void RunCheckpoints::tell_observer() {
+  for (const auto& path : std::exchange(complete_, {})) {
+    if (observer_ != nullptr) {
+      observer_->on_checkpoint(path);
+    }
   }
 }
 

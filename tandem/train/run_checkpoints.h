@@ -70,8 +70,8 @@ class RunCheckpoints {
 
   /// Waits for the previous save, then starts to write a checkpoint into `directory` on
   /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
-  /// that only this rank has. If `told` is true, calls Observer::on_checkpoint() when
-  /// this checkpoint is complete: in the next call of save(), poll() or finish().
+  /// that only this rank has. If `told` is true, poll() or finish() calls
+  /// Observer::on_checkpoint() when this checkpoint is complete.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
@@ -86,6 +86,7 @@ class RunCheckpoints {
  private:
   CheckpointContent content(TrainingState state, const Position& position);
   void take(const std::optional<SaveOutcome>& outcome);
+  void tell_observer();
   // Calls take() with the outcome of a save. If the save failed, throws or warns, as
   // on_save_error selects.
   void note(const std::optional<SaveOutcome>& outcome);
@@ -108,6 +109,8 @@ class RunCheckpoints {
   std::exception_ptr failed_;
   // True: the observer is called when the save in progress has succeeded.
   bool told_ = false;
+  // Paths of complete checkpoints that the observer does not know yet.
+  std::vector<std::string> complete_;
   // Description of the model, config and data hashes, which are the same in all
   // checkpoints of the run.
   CheckpointContent texts_;

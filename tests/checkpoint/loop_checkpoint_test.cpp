@@ -220,6 +220,21 @@ TEST(LoopCheckpoints, AreNotFoundInANewDirectory) {
   EXPECT_EQ(loop.at.step, 1);
 }
 
+TEST(LoopCheckpoints, FallBackIfTheNewestIsTorn) {
+  const Scratch scratch;
+  Loop loop;
+  for (int64_t step = 1; step <= 3; ++step) {
+    loop.train_until(step);
+    loop.save(scratch.path());
+  }
+  const auto path = newest_checkpoint(scratch.path()) + "/model.safetensors";
+  const auto bytes = read_file(path);
+  replace_file(path, bytes.substr(0, bytes.size() - 9));
+  Loop resumed;
+  ASSERT_TRUE(resumed.resume(scratch.path()));
+  EXPECT_EQ(resumed.at.step, 2);
+}
+
 // Each rejected checkpoint changes nothing.
 TEST(LoopCheckpoints, OfAnotherLoopAreRejected) {
   const Scratch scratch;
