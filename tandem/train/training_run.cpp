@@ -440,6 +440,7 @@ class TrainingRun {
     saved_step_ = position_.step;
     pauses_.add(start);
     reporter_.clock().resume();
+    checkpoints_.poll();
   }
 
   Summary make_summary(const TestReport& test) {
