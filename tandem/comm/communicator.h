@@ -242,7 +242,7 @@ class Communicator {
   struct Part {
     std::vector<int> ranks;
     int rank = 0;
-
+    /// Returns the number of ranks.
     int size() const {
       return static_cast<int>(ranks.size());
     }
