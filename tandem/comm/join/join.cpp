@@ -120,7 +120,7 @@ JoinedRun join_run(const CommOptions& options) {
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   reserve_standard_streams();
   // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only in initLogging(). The level
-  // silences messages of Gloo and TensorPipe about each peer that leaves first.
+  // silences messages of Gloo about each peer that leaves first.
   c10::initLogging();
   // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());

@@ -1,5 +1,4 @@
-// RPC and the parameter server between processes, over shared memory and over
-// TensorPipe.
+// RPC and the parameter server between processes, over shared memory and over TCP.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
