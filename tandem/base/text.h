@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -100,6 +101,13 @@ inline std::string with_numbers(
   }
   return text;
 }
+
+/// Returns the position of the first byte of a text that is not UTF-8 (RFC 3629), or
+/// nullopt if the whole text is UTF-8.
+[[nodiscard]] std::optional<size_t> find_invalid_utf8(std::string_view text);
+
+/// Returns a text in which "\xfc" replaces a byte fc that is not UTF-8.
+[[nodiscard]] std::string with_escapes(std::string_view text);
 
 /// Returns the shortest text that is parsed as the same number. The text contains a
 /// point or an exponent, as TOML requires and as Python's repr() writes it.

@@ -17,9 +17,9 @@ namespace tandem {
 /// lines at the end are skipped.
 ///
 /// The constructor and next() throw DataError, with the path and the line, if the text
-/// is not valid CSV. Examples are a NUL byte, an empty line before the end, a quote
-/// that is not closed, and text after a closing quote. A cell without quotes must not
-/// contain quotes or carriage returns.
+/// is not valid CSV. Examples are a NUL byte, a byte that is not UTF-8, an empty line
+/// before the end, a quote that is not closed, and text after a closing quote. A cell
+/// without quotes must not contain quotes or carriage returns.
 class CsvRows {
  public:
   /// Keeps a reference to `text`, which must outlive this object. `path` is the name of

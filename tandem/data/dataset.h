@@ -192,7 +192,8 @@ constexpr Dataset DatasetSplits::*kDatasetParts[] = {
 /// bce requires. Checks the samples that this process has in memory.
 void check_probabilities(const Dataset& data);
 
-/// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.
+/// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require,
+/// or the name or a class name is not UTF-8.
 /// Also throws it if a target is a class that is neither from 0 to `num_classes` - 1
 /// nor `ignored`. Throws DataError if a target is a number that is not finite.
 void check_samples(

@@ -158,7 +158,12 @@ TEST(Csv, InvalidLinesAreReported) {
       {"x\n5\"\n", "line 2 of 't.csv' has a quote in a cell without quotes"},
       {"x\r1\r2\r", "line 1 of 't.csv' has a carriage return without a line feed"},
       {"x\n1\r", "line 2 of 't.csv' has a carriage return without a line feed"},
-      {std::string("x\n1\n\0\n", 6), "line 3 of 't.csv' has a NUL byte"}};
+      {std::string("x\n1\n\0\n", 6), "line 3 of 't.csv' has a NUL byte"},
+      {"x\xfc,y\n1,2\n",
+       "line 1 of 't.csv' has the byte fc at position 2, expected text in UTF-8; "
+       "convert the file, for example with iconv"},
+      {"x,y\nK\xc3\xb6ln,1\nKiel,K\xf6ln\n",
+       "line 3 of 't.csv' has the byte f6 at position 7"}};
   for (const auto& [text, said] : cases) {
     EXPECT_THAT(refusal(text), HasSubstr(said)) << text;
   }
