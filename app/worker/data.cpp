@@ -70,8 +70,8 @@ void print_classes(const Dataset& data) {
 
 void describe(const char* part, const Dataset& data) {
   fmt::print(
-      "{}: {} samples of {}, {}", part, data.size, shape_text(data.inputs.shape),
-      name_of(data.inputs.type));
+      "{}: {} samples of {}, {}{}", part, data.size, shape_text(data.inputs.shape),
+      name_of(data.inputs.type), data.has_byte_numbers() ? " numbers" : "");
   const char* many = data.num_classes == 1 ? "" : data.has_classes() ? "es" : "s";
   fmt::print(
       "; {} {}{}\n", data.num_classes, data.has_classes() ? "class" : "value", many);

@@ -8,7 +8,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/log.h"
 #include "tandem/base/text.h"
+#include "tandem/data/data_memory.h"
 #include "tandem/data/npy.h"
 #include "tandem/data/sample_shape.h"
 
@@ -83,7 +85,18 @@ Samples samples_of(NpyArray array) {
   return samples;
 }
 
+// Replaces bool elements by the numbers 0 and 1.
+void convert_bool(NpyArray& array, const std::string& path) {
+  if (array.is_bool) {
+    check_data_memory("'" + path + "'", array.bytes.size() * sizeof(float));
+    array.bytes = std::vector<float>(array.bytes.begin(), array.bytes.end());
+    array.type = ElementType::float32;
+    array.is_mapped = array.is_bool = false;
+  }
+}
+
 Samples inputs_of(NpyArray array, const DataRequest& request) {
+  convert_bool(array, request.options.source);
   Samples inputs = samples_of(std::move(array));
   if (!request.options.shape.empty()) {
     inputs.shape = parse_shape(request.options, inputs.numel());
@@ -121,6 +134,17 @@ Dataset dataset_of(NpyArray x, NpyArray y, const DataRequest& request) {
   return data;
 }
 
+// Logs that bytes are numbers, because images are divided by 255.
+void log_meaning(const Dataset& train, const DataRequest& request) {
+  if (request.logs_parts && train.has_byte_numbers()) {
+    log_info(fmt::format(
+        "[data] the inputs of '{}' are uint8 of the shape {}, so they are numbers, "
+        "which "
+        "are not divided by 255; for images, set --shape CHANNELS,HEIGHT,WIDTH",
+        train.name, shape_text(train.inputs.shape)));
+  }
+}
+
 void check_same_shapes(
     const Dataset& train, const std::string& part, const Dataset& other) {
   const auto check = [&](const char* what, const Samples& a, const Samples& b) {
@@ -147,6 +171,7 @@ DatasetSplits load_arrays(const DataRequest& request, const Deadline&) {
   const ArrayFiles files(request.options.source);
   DatasetSplits splits;
   splits.train = dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
+  log_meaning(splits.train, request);
   const auto load_other = [&](const char* part, const Names& x, const Names& y) {
     Dataset other;
     if (auto inputs = files.find(x)) {

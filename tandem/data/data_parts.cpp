@@ -14,12 +14,17 @@ std::string type_text(const Samples& samples) {
                                             : std::string(name_of(samples.type)) + " ";
 }
 
+// Numbers of uint8 have a prefix, because older versions divided them by 255.
+std::string input_type_text(const Dataset& data) {
+  return data.has_byte_numbers() ? "uint8 numbers " : type_text(data.inputs);
+}
+
 void add(DataParts& parts, const std::string& split, const Dataset& data) {
   const DataHashes hashes = hashes_of(data);
   parts.emplace_back(
       split + (data.has_images() ? " images" : " inputs"),
       fmt::format(
-          "{}{} {}", type_text(data.inputs), shape_text(data.inputs.shape),
+          "{}{} {}", input_type_text(data), shape_text(data.inputs.shape),
           hashes.inputs));
   const bool is_label = data.has_classes() && data.targets.shape.empty();
   parts.emplace_back(

@@ -91,7 +91,8 @@ struct DataHashes {
 ///
 /// | inputs            | batch                                                      |
 /// | ----------------- | ---------------------------------------------------------- |
-/// | uint8             | float32, divided by 255 and normalized                     |
+/// | images of uint8   | float32, divided by 255 and normalized                     |
+/// | other uint8       | float32, normalized                                        |
 /// | float32           | float32, normalized                                        |
 /// | int64, or tokens  | int64, unchanged                                           |
 ///
@@ -157,6 +158,10 @@ struct Dataset {
   /// Returns whether inputs are images of channels x height x width bytes.
   bool has_images() const {
     return inputs.type == ElementType::uint8 && inputs.shape.size() == 3 && !tokens;
+  }
+  /// Returns whether inputs of uint8 are numbers, neither images nor indices.
+  bool has_byte_numbers() const {
+    return inputs.type == ElementType::uint8 && !has_images() && !tokens;
   }
 };
 

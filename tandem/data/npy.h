@@ -21,6 +21,8 @@ struct NpyArray {
   // True if `bytes` shares the memory of the file, such as its mapping; false for a
   // copy.
   bool is_mapped = false;
+  // True if the file has bool elements; `bytes` has 0 or 1 of the type uint8 for each.
+  bool is_bool = false;
 };
 
 /// Reads a .npy file of numpy.save(), format version 1.0 to 3.0

@@ -27,6 +27,7 @@
 
 namespace tandem::sources_test {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -211,6 +212,32 @@ TEST_F(Sources, ArraysHaveTypesAndShapesOfTheirFiles) {
     EXPECT_EQ(splits.train.num_classes, 300);
     EXPECT_EQ(splits.test.size, 1);
   }
+}
+
+TEST_F(Sources, BoolInputsAreTheNumbersZeroAndOne) {
+  const auto bits =
+      make_samples<uint8_t>({3, 4, 5}, 10, [](int64_t i) { return i % 2; });
+  write("x", bits);
+  write("y", classes({0, 1, 2, 0, 1, 2, 0, 1, 2, 2}));
+  const std::string file = folder_ + "/x.npy";
+  std::string content = read_file(file);
+  content.replace(content.find("|u1"), 3, "|b1");
+  replace_file(file, content);
+  DataRequest inputs(file);
+  const auto data = load_inputs(inputs);
+  EXPECT_EQ(data.inputs.type, ElementType::float32);
+  EXPECT_TRUE(tensor_of(data.inputs, 10).equal(tensor_of(bits, 10).to(at::kFloat)));
+  EXPECT_EQ(load_dataset(folder_).train.inputs.type, ElementType::float32);
+}
+
+TEST_F(Sources, ByteInputsThatAreNotImagesAreReportedAsNumbers) {
+  write("x", make_samples<uint8_t>({4}, 10, [](int64_t i) { return i; }));
+  write("y", classes({0, 1, 2, 0, 1, 2, 0, 1, 2, 2}));
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(load_dataset(folder_).train.has_byte_numbers());
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("are uint8 of the shape 4"), HasSubstr("not divided by 255")));
 }
 
 TEST_F(Sources, TargetsOfArraysAreClassesOrValues) {
