@@ -12,6 +12,7 @@
 #include "tandem/config/name_patterns.h"
 #include "tandem/data/normalization.h"
 #include "tandem/formats/tensor_list.h"
+#include "tandem/graph/single_values.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
@@ -84,6 +85,13 @@ std::unique_ptr<Model> model_of(
   }
   freeze_parameters(config.model.freeze, *model);
   return model;
+}
+
+// Returns the value of Assembly::needs_two_samples.
+std::string needs_two_samples(const Model& model) {
+  const Graph* graph = model.graph();
+  const Node* norm = graph == nullptr ? nullptr : find_single_value_norm(*graph);
+  return norm == nullptr ? "" : name_for_messages(*norm);
 }
 
 // The output of a convolution has the layout of its weights. Arenas keep this layout,
@@ -265,6 +273,9 @@ Assembly assemble(
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
   }
   parts.model = model_of(config, train, std::move(model), parts.statistics, comm);
+  if (parts.statistics == nullptr) {
+    parts.needs_two_samples = needs_two_samples(*parts.model);
+  }
   if (config.exec.channels_last) {
     use_channels_last(*parts.model);
   }
