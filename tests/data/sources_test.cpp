@@ -287,13 +287,29 @@ TEST_F(Sources, WholeNumbersBecomeValuesForALossOfValues) {
   EXPECT_EQ(several.num_classes, 3);
 }
 
+TEST_F(Sources, ArraysOfAFolderMayHaveAnyOfTheNames) {
+  for (const auto& [x, y] : std::vector<std::pair<std::string, std::string>>{
+           {"x", "y"}, {"train_x", "train_y"}, {"x_train", "y_train"}}) {
+    write(x, numbers(10));
+    write(y, classes({0, 1, 0, 1, 0, 1, 0, 1, 0, 1}));
+    EXPECT_EQ(load_dataset(folder_).train.size, 9);
+    remove_all(folder_);
+    make_directories(folder_);
+  }
+}
+
 TEST_F(Sources, AnNpzFileHasTheArraysOfAFolder) {
   write("x", numbers(20));
   write("y", classes(std::vector<int64_t>(20, 1)));
+  // Other members are ignored, also an array of Python objects.
+  write("names", numbers(20));
+  std::string objects = read_file(folder_ + "/names.npy");
+  replace_file(folder_ + "/names.npy", objects.replace(objects.find("<f4"), 3, "|O "));
+  replace_file(folder_ + "/readme.txt", std::string("text"));
   const std::string path = scratch_ / "all.npz";
   zip_t* archive = zip_open(path.c_str(), ZIP_CREATE, nullptr);
   ASSERT_NE(archive, nullptr);
-  for (const char* name : {"x.npy", "y.npy"}) {
+  for (const char* name : {"names.npy", "readme.txt", "x.npy", "y.npy"}) {
     const std::string file = folder_ + "/" + name;
     zip_file_add(
         archive, name, zip_source_file(archive, file.c_str(), 0, -1), ZIP_FL_ENC_UTF_8);
@@ -336,6 +352,45 @@ TEST_F(Sources, ArraysThatDoNotMatchAreReported) {
   EXPECT_THAT(
       refusal(), HasSubstr("targets of the training part are int64 number, of the test "
                            "part float32 1"));
+}
+
+TEST_F(Sources, OneHotTargetsAreReportedUnlessALossIsSet) {
+  write("x", numbers(12));
+  const auto hot = [](int64_t i) { return i % 3 == i / 3 % 3 ? 1 : 0; };
+  for (const auto& targets :
+       {make_samples<uint8_t>({3}, 12, hot), make_samples<int64_t>({3}, 12, hot),
+        make_samples<float>({3}, 12, hot)}) {
+    write("y", targets);
+    expect_error<DataError>(
+        [&] { return load_dataset(folder_); },
+        {"targets of '" + folder_ + "' are one-hot rows of 3 numbers", "y.argmax(1)"});
+    auto numbers = request();
+    numbers.whole_targets = WholeTargets::values;
+    EXPECT_THAT(load_dataset(numbers).train.targets.shape, ElementsAre(3));
+  }
+  write("y", make_samples<int64_t>({3}, 12, [&](int64_t i) {
+          return i == 35 ? 1 : hot(i);
+        }));
+  EXPECT_NO_THROW(load_dataset(folder_));
+}
+
+TEST_F(Sources, ImagesWithChannelsLastAreReportedUnlessAShapeIsSet) {
+  const auto zero = [](int64_t) { return 0; };
+  write("y", classes({0, 1, 0, 1, 0, 1, 0, 1, 0, 1}));
+  for (const int64_t channels : {1, 3, 4}) {
+    write("x", make_samples<uint8_t>({8, 9, channels}, 10, zero));
+    expect_error<DataError>(
+        [&] { return load_dataset(folder_); },
+        {"are 8x9x" + std::to_string(channels), "expected channels x height x width",
+         "np.moveaxis(x, 3, 1)"});
+  }
+  auto shaped = request();
+  shaped.options.shape = "8,9,4";
+  EXPECT_THAT(load_dataset(shaped).train.inputs.shape, ElementsAre(8, 9, 4));
+  write("x", make_samples<float>({8, 9, 3}, 10, zero));
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(load_dataset(folder_));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("are 8x9x3"));
 }
 
 TEST_F(Sources, TheShapeMustFitTheSamples) {
