@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -41,6 +42,12 @@ std::string line_of(const std::pair<std::string, std::string>& part) {
 
 }  // namespace
 
+DataParts parts_of(const std::string& name, const Dataset& part) {
+  DataParts parts;
+  add(parts, name, part);
+  return parts;
+}
+
 DataParts parts_of(const DatasetSplits& data) {
   DataParts parts;
   add(parts, "training", data.train);
@@ -67,6 +74,16 @@ std::string other_parts(const std::string& text, const DataParts& parts) {
     }
   }
   return join(others);
+}
+
+std::string hash_in(const std::string& text, const std::string& part) {
+  constexpr size_t kDigits = 12;
+  for (const auto& line : split(text, '\n')) {
+    if (line.rfind(part + ": ", 0) == 0) {
+      return line.substr(line.rfind(' ') + 1, kDigits);
+    }
+  }
+  return "";
 }
 
 }  // namespace tandem

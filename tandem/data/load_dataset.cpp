@@ -272,7 +272,16 @@ Dataset load_inputs(const DataRequest& request, const Deadline& deadline) {
 }
 
 std::string recorded_name(const Dataset& data) {
-  return data.is_loadable ? data.name : kCustom + data.name;
+  if (!data.is_loadable) {
+    return kCustom + data.name;
+  }
+  if (find_named(data.name) != nullptr) {
+    return data.name;
+  }
+  const auto path = std::filesystem::absolute(data.name);
+  // After a link, ".." is not the folder before the link.
+  return data.name.find("..") == std::string::npos ? path.lexically_normal().string()
+                                                   : path.string();
 }
 
 }  // namespace tandem

@@ -97,6 +97,7 @@ CheckpointContent RunCheckpoints::content(
     texts_.description = facts_of(config_, train_);
     texts_.config = to_toml(config_);
     texts_.data = to_text(data_);
+    texts_.description[kDataParts] = texts_.data;
   }
   CheckpointContent content = texts_;
   content.state = std::move(state);
