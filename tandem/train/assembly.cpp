@@ -94,6 +94,19 @@ std::string needs_two_samples(const Model& model) {
   return norm == nullptr ? "" : name_for_messages(*norm);
 }
 
+// Returns the value of Assembly::num_classes.
+int64_t num_classes_of(const Dataset& train, const Model& model) {
+  const Graph* graph = model.graph();
+  if (graph == nullptr || !train.has_classes() || train.targets.shape.empty()) {
+    return train.num_classes;
+  }
+  const auto shape = sizes_at(graph->value(graph->output).shape, 1);
+  const auto dim = class_dim(static_cast<int64_t>(shape.size()));
+  return dim < static_cast<int64_t>(shape.size())
+             ? std::max(train.num_classes, shape[static_cast<size_t>(dim)])
+             : train.num_classes;
+}
+
 // The output of a convolution has the layout of its weights. Arenas keep this layout,
 // and gradients have it too.
 void use_channels_last(const Model& model) {
@@ -276,6 +289,7 @@ Assembly assemble(
   if (parts.statistics == nullptr) {
     parts.needs_two_samples = needs_two_samples(*parts.model);
   }
+  parts.num_classes = num_classes_of(train, *parts.model);
   if (config.exec.channels_last) {
     use_channels_last(*parts.model);
   }

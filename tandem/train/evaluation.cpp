@@ -221,7 +221,10 @@ Dataset samples_of(
     match_classes(data, format, options.needs_targets);
   }
   // Uses the classes of the model, because the samples may not include every class.
-  data.num_classes = format.num_classes;
+  // Checkpoints of a function model have only the classes of positions that occurred.
+  data.num_classes = data.targets.shape.empty()
+                         ? format.num_classes
+                         : std::max(format.num_classes, data.num_classes);
   data.class_names = format.class_names;
   return data;
 }

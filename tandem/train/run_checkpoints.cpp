@@ -95,6 +95,7 @@ CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
     texts_.description = facts_of(config_, train_);
+    texts_.description["num_classes"] = std::to_string(parts_.num_classes);
     texts_.config = to_toml(config_);
     texts_.data = to_text(data_);
     texts_.description[kDataParts] = texts_.data;

@@ -438,6 +438,17 @@ TEST_F(Sources, ClassesMustBeThoseOfTheTrainingPart) {
   EXPECT_EQ(splits.test.num_classes, 4);
 }
 
+// The test part of token arrays may have tokens that the training part lacks.
+TEST_F(Sources, ClassesOfPositionsAreThoseOfAllParts) {
+  write("train_x", make_samples<int64_t>({4}, 5, [](int64_t i) { return i; }));
+  write("train_y", make_samples<int64_t>({4}, 5, [](int64_t i) { return i; }));
+  write("test_x", make_samples<int64_t>({4}, 2, [](int64_t i) { return i; }));
+  write("test_y", make_samples<int64_t>({4}, 2, [](int64_t i) { return 40 + i; }));
+  const auto splits = load_dataset(folder_);
+  EXPECT_EQ(splits.train.num_classes, 48);
+  EXPECT_EQ(splits.test.num_classes, 48);
+}
+
 // Each class has one sample, so the test part has classes that the rest lacks.
 TEST_F(Sources, ClassesAreCountedBeforeTheTestPartIsHeldOut) {
   std::vector<int64_t> labels(20);
