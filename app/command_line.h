@@ -32,7 +32,7 @@ void parse(CLI::App& app, const Arguments& arguments);
 
 /// Settings that, with `data`, define the samples: their sizes and their targets.
 inline constexpr const char* kSampleSettings[] = {
-    "target", "shape", "image_size", "block_size", "loss"};
+    "target", "columns", "categories", "shape", "image_size", "block_size", "loss"};
 
 /// Adds the flag that `tandem train` has for a setting. Parsing throws ConfigError for
 /// an invalid value. `config` must outlive `app`.

@@ -243,6 +243,38 @@ std::optional<float> csv_number(std::string_view cell) {
   return error == std::errc() ? number : number_out_of_range(cell.data(), last);
 }
 
+bool has_number_separators(std::string_view cell) {
+  cell = trimmed(cell);
+  if (!cell.empty() && (cell[0] == '-' || cell[0] == '+')) {
+    cell.remove_prefix(1);
+  }
+  // Separators, and the number of digits before each of them and at the end.
+  std::string separators;
+  std::vector<size_t> digits(1);
+  for (const char byte : cell) {
+    if (byte >= '0' && byte <= '9') {
+      ++digits.back();
+    } else if (std::string_view(",. '").find(byte) != std::string_view::npos) {
+      separators += byte;
+      digits.push_back(0);
+    } else {
+      return false;
+    }
+  }
+  if (separators == ",") {
+    return digits[0] > 0 && digits[1] > 0;
+  }
+  const char last = separators.empty() ? ' ' : separators.back();
+  const bool has_decimals = (last == ',' || last == '.') && last != separators[0];
+  const size_t num_groups = digits.size() - (has_decimals ? 1 : 0);
+  const bool are_groups = std::all_of(
+      digits.begin() + 1, digits.begin() + num_groups,
+      [](size_t count) { return count == 3; });
+  const bool are_equal = separators.find_first_not_of(separators[0]) >= num_groups - 1;
+  return num_groups > 1 && digits[0] >= 1 && digits[0] <= 3 && are_groups &&
+         are_equal && digits.back() > 0;
+}
+
 std::string csv_excerpt(std::string_view text) {
   size_t size = 40;
   if (text.size() <= size) {

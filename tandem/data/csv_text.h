@@ -84,6 +84,11 @@ bool is_blank(std::string_view cell);
 /// no effect.
 std::optional<float> csv_number(std::string_view cell);
 
+/// Returns whether a cell is a number with a decimal comma or thousands separators,
+/// such as "3,5", "1,200.50", "1.200,5", "1 200" or "1'200". csv_number() returns
+/// nullopt for these.
+bool has_number_separators(std::string_view cell);
+
 /// Returns a text in single quotes for an error. Keeps at most the first 40 bytes of
 /// the text.
 std::string csv_excerpt(std::string_view text);

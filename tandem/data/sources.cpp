@@ -77,7 +77,7 @@ const std::vector<DataSource>& data_sources() {
       {"a table (.csv, or a folder of train.csv and test.csv)",
        &has_table,
        &load_table,
-       {"target", "shape"}},
+       {"target", "columns", "categories", "shape"}},
       {"a text (.txt, or a folder of train.txt and test.txt)",
        &has_text,
        &load_text,

@@ -63,6 +63,9 @@ ElementType type_in(const std::string& text, const std::string& key) {
 // Number that becomes 1 before inputs are normalized.
 constexpr const char* kInputUnit = "input_unit";
 
+// Setting `columns`. The key "columns" contains Dataset::columns.
+constexpr const char* kColumnChoice = "column_choice";
+
 // Throws DataError if an older version divided numbers of uint8 by 255.
 void check_unit(const CheckpointFacts& facts, const Dataset& format) {
   if (format.has_byte_numbers() && facts.count(kInputUnit) == 0) {
@@ -115,6 +118,7 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"class_names", join(data.class_names, "\n")},
       {"columns", data.columns},
       {"target", config.data.target},
+      {kColumnChoice, config.data.columns},
       {"shape", config.data.shape},
       {"image_size", config.data.image_size},
       {"block_size", std::to_string(config.data.block_size)},
@@ -142,6 +146,9 @@ RunConfig config_from(const CheckpointFacts& facts) {
       set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
     }
   }
+  set_field(
+      config, find_field("columns", "checkpoint"), find_or(facts, kColumnChoice, ""),
+      "checkpoint");
   return config;
 }
 
