@@ -146,7 +146,7 @@ std::string idx_file(const std::string& folder, const std::string& stem) {
   for (const auto& name : {stem, with_point}) {
     for (const char* ending : {".gz", ""}) {
       const std::string path = folder + "/" + name + ending;
-      if (std::filesystem::is_regular_file(path, ignored)) {
+      if (file_exists(path) && !std::filesystem::is_directory(path, ignored)) {
         return path;
       }
     }

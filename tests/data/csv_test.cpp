@@ -86,9 +86,8 @@ TEST(Csv, NumbersAreRoundedToFloat32) {
       bits_of(
           parse("x\n16777217\n0.1\n1e-50\n-1e-50\n1e-45\n3.4028235e38\n-0\n").values),
       ElementsAre(0x4b800000, 0x3dcccccd, 0, 0x80000000, 1, 0x7f7fffff, 0x80000000));
-  // A number has no comma, prefix, unit or second sign.
-  for (const char* text :
-       {"\"1,5\"", "0x10", "1 2", "5%", "+-1", "--1", "1e", "1.2.3"}) {
+  // A number has no prefix, unit or second sign.
+  for (const char* text : {"0x10", "1 2", "5%", "+-1", "--1", "1e", "1.2.3"}) {
     EXPECT_EQ(parse(std::string("x\n") + text + "\n").columns[0].categories.size(), 1u)
         << text;
   }

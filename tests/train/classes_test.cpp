@@ -123,8 +123,7 @@ TEST(Classes, OfTokensAreThoseOfTheNetworkIfItHasMore) {
         {Argument::of_value(builder.state("weight", waves({9, 9}))),
          Argument::of_value(builder.input())},
         {4, 9});
-    convert(builder.graph(), at::kFloat);
-    return make_graph_model(builder.graph());
+    return make_graph_model(builder.trainable());
   };
   const Scratch scratch;
   auto config = config_of();

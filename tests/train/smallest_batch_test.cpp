@@ -91,8 +91,7 @@ std::unique_ptr<Model> make_norm_model() {
            builder.state("var", at::ones({3}, at::kDouble), ValueKind::buffer)),
        Argument::of(true), Argument::of(0.1), Argument::of(1e-5), Argument::of(false)},
       {3}, "bn");
-  convert(builder.graph(), at::kFloat);
-  return make_graph_model(builder.graph());
+  return make_graph_model(builder.trainable());
 }
 
 std::string error_of_training(const RunConfig& config, int ranks, int64_t size) {
