@@ -278,10 +278,13 @@ std::string recorded_name(const Dataset& data) {
   if (find_named(data.name) != nullptr) {
     return data.name;
   }
-  const auto path = std::filesystem::absolute(data.name);
+  auto path = std::filesystem::absolute(data.name);
   // After a link, ".." is not the folder before the link.
-  return data.name.find("..") == std::string::npos ? path.lexically_normal().string()
-                                                   : path.string();
+  if (data.name.find("..") == std::string::npos) {
+    path = path.lexically_normal();
+  }
+  // Checkpoints can contain only UTF-8.
+  return find_invalid_utf8(path.string()) ? data.name : path.string();
 }
 
 }  // namespace tandem

@@ -106,7 +106,8 @@ void check_kind_of_files(const std::string& path, const Dataset& trained);
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 /// Returns the value of `data` in a run's config.toml: the name of a data set, the
-/// absolute path of files, or "custom:NAME" for other data, which load_dataset()
+/// absolute path of files (the given path if the absolute path is not UTF-8), or
+/// "custom:NAME" for other data, which load_dataset()
 /// rejects.
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 

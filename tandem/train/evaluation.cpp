@@ -140,8 +140,7 @@ void check_is_same(
     if (hash_in(now, name) != hash_in(trained, name)) {
       throw ConfigError(fmt::format(
           "[data] the {} of '{}' have the SHA-256 {}..., expected {}..., their SHA-256 "
-          "in "
-          "the training; name the data of the training or other data with --data",
+          "in the training; name the data of the training or other data with --data",
           name, run.source, hash_in(now, name), hash_in(trained, name)));
     }
   }
@@ -222,9 +221,9 @@ Dataset samples_of(
   }
   // Uses the classes of the model, because the samples may not include every class.
   // Checkpoints of a function model have only the classes of positions that occurred.
-  data.num_classes = data.targets.shape.empty()
-                         ? format.num_classes
-                         : std::max(format.num_classes, data.num_classes);
+  const bool are_positions = data.has_classes() && !data.targets.shape.empty();
+  data.num_classes = are_positions ? std::max(format.num_classes, data.num_classes)
+                                   : format.num_classes;
   data.class_names = format.class_names;
   return data;
 }

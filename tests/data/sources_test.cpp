@@ -174,6 +174,25 @@ TEST_F(Sources, PathsAndNamesThatDoNotExistAreReported) {
       [] { return load_dataset("mnits"); }, {"did you mean 'mnist'", "digits"});
 }
 
+TEST_F(Sources, ARunRecordsAnAbsolutePathInUtf8) {
+  const auto before = std::filesystem::current_path();
+  const auto recorded = [&](const std::string& folder, const std::string& name) {
+    make_directories(folder);
+    std::filesystem::current_path(folder);
+    Dataset data;
+    data.name = name;
+    data.is_loadable = true;
+    const auto path = recorded_name(data);
+    std::filesystem::current_path(before);
+    return path;
+  };
+  EXPECT_EQ(recorded(folder_, "./x.csv"), folder_ + "/x.csv");
+  EXPECT_EQ(recorded(folder_, "/a/x.csv"), "/a/x.csv");
+  EXPECT_EQ(recorded(folder_, "../x.csv"), folder_ + "/../x.csv");
+  EXPECT_EQ(recorded(folder_, "mnist"), "mnist");
+  EXPECT_EQ(recorded(folder_ + "/K\xf6ln", "x.csv"), "x.csv");
+}
+
 TEST_F(Sources, IdxFilesOfFourDimensionsAreColorImages) {
   const auto images = [](int64_t count) {
     const auto pixels =
