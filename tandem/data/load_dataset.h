@@ -107,8 +107,7 @@ void check_kind_of_files(const std::string& path, const Dataset& trained);
 
 /// Returns the value of `data` in a run's config.toml: the name of a data set, the
 /// absolute path of files (the given path if the absolute path is not UTF-8), or
-/// "custom:NAME" for other data, which load_dataset()
-/// rejects.
+/// "custom:NAME" for other data, which load_dataset() rejects.
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 }  // namespace tandem
