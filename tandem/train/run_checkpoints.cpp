@@ -140,13 +140,25 @@ void RunCheckpoints::check_continues(
   }
 }
 
+void RunCheckpoints::log_start() const {
+  const std::string earlier = comm_.rank() == 0 ? config_of_earlier_run(config_) : "";
+  if (earlier.empty()) {
+    log_info("nothing to resume in '" + config_.output.out + "'; starting a new run");
+    return;
+  }
+  const std::string changed = changed_settings(read_file(earlier), config_);
+  log_info(fmt::format(
+      "'{}' has no checkpoint; starting from step 0 with the settings of '{}'{}",
+      config_.output.out, earlier, changed.empty() ? "" : ", except " + changed));
+}
+
 bool RunCheckpoints::resume(Position& position, BestTest& best) {
   if (config_.output.resume.empty()) {
     return false;
   }
   const std::string path = checkpoint_to_resume();
   if (path.empty()) {
-    log_info("nothing to resume in '" + config_.output.out + "'; starting a new run");
+    log_start();
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);

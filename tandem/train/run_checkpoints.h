@@ -93,6 +93,8 @@ class RunCheckpoints {
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
 
+  // Logs that the run starts from step 0, because there is no checkpoint to resume.
+  void log_start() const;
   void lock();
 
   const RunConfig& config_;

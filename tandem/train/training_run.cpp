@@ -11,6 +11,7 @@
 #include "tandem/base/program_clock.h"
 #include "tandem/base/signals.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/resume_settings.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/optim/grad_scaler.h"
@@ -159,12 +160,14 @@ class TrainingRun {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  // Opens the run directory. If a resumed run is a dry run or has no steps left, it
-  // changes no file of the earlier run.
+  // Opens the run directory. If a run that continues an earlier run is a dry run or has
+  // no steps left, it changes no file of the earlier run.
   void open_directory(const std::string& out, bool resumed) {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
-    const bool looks_on = resumed && (config_.output.dry_run || finished);
+    const bool continues = resumed || !config_of_earlier_run(config_).empty();
+    const bool looks_on =
+        (config_.output.dry_run && continues) || (resumed && finished);
     if (!looks_on) {
       checkpoints_.make_directory();
     }
