@@ -235,7 +235,25 @@ std::string metrics_text(const std::vector<ReportRun>& runs) {
                            : "";
 }
 
+// Returns a sentence about a resumed run; "" if the run was not resumed.
+std::string resumes_text(const ReportRun& run) {
+  std::vector<std::string> steps;
+  for (const auto& at : run.resumes) {
+    steps.push_back(fmt::format("{:.0f}", at.value));
+  }
+  return steps.empty()
+             ? ""
+             : fmt::format(
+                   "{} was resumed at step {}; its times are sums over all starts.",
+                   run.name, join(steps));
+}
+
 void add_caveats(Conclusions& made) {
+  for (const auto& run : made.runs) {
+    if (const auto text = resumes_text(run); !text.empty()) {
+      made.caveats.push_back(text);
+    }
+  }
   if (const auto text = metrics_text(made.runs); !text.empty()) {
     made.caveats.push_back(text);
   }

@@ -79,6 +79,18 @@ ordered_json winner_mark(const Winner& winner, const std::string& run) {
       {"points", ordered_json::array({point(winner.x, winner.y)})}};
 }
 
+// Adds a vertical line for each point at which a run of the chart was resumed.
+void add_resume_marks(
+    ordered_json& marks, const ReportRun& run, double Measurement::*axis) {
+  for (const auto& at : run.resumes) {
+    marks.push_back(
+        {{"kind", "resume"},
+         {"label", fmt::format("{} resumed at step {:.0f}", run.name, at.value)},
+         {"run", run.name},
+         {"x", rounded(at.*axis)}});
+  }
+}
+
 struct CurveKind {
   const char* id;
   const char* title;
@@ -134,6 +146,7 @@ Curve thinned(const Curve& curve) {
 // The lines of a chart. `ends` contains the last x of each line, and `values` every y.
 struct CurveLines {
   ordered_json lines = ordered_json::array();
+  ordered_json marks = ordered_json::array();
   Values ends;
   Values values;
 };
@@ -157,6 +170,7 @@ CurveLines lines_of(
     }
     made.ends.push_back(curve.back().*axis.x);
     made.lines.push_back(line);
+    add_resume_marks(made.marks, run, axis.x);
   }
   return made;
 }
@@ -170,7 +184,7 @@ ordered_json curve_chart(
       {"x", {{"title", axis.title}, {"scale", scale_for(curves.ends)}}},
       {"y", {{"title", kind.axis}, {"scale", kind.scale(curves.values)}}},
       {"lines", curves.lines},
-      {"marks", ordered_json::array()}};
+      {"marks", curves.marks}};
 }
 
 // Returns the chart of the metric `kind` against seconds, with the winner and, for
@@ -192,7 +206,7 @@ ordered_json main_chart(
       curves.values.push_back(*accuracy);
     }
   }
-  auto marks = ordered_json::array();
+  auto& marks = curves.marks;
   if (const auto& winner = conclusions.winner) {
     marks.push_back(winner_mark(*winner, conclusions.runs[winner->run].name));
   }
@@ -205,7 +219,6 @@ ordered_json main_chart(
   }
   auto chart = curve_chart(kind, kAxes[0], curves);
   chart["group"] = "main";
-  chart["marks"] = marks;
   return chart;
 }
 

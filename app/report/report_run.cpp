@@ -50,6 +50,8 @@ void read_curves(ReportRun& run, const std::string& directory) {
     } else if (text_in(line, "kind") == "train") {
       add_measurement(run.train_loss, line, "loss");
       add_measurement(run.lr, line, "lr");
+    } else if (text_in(line, "kind") == "resume") {
+      add_measurement(run.resumes, line, "step");
     }
   }
 }

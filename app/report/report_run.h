@@ -34,6 +34,8 @@ struct ReportRun {
   Curve test_loss;
   Curve train_loss;
   Curve lr;
+  // Points at which the run was resumed or restarted; the values are steps.
+  Curve resumes;
   // Training time, in seconds, at which the accuracy in `test_metric` first reached the
   // target; the median if runs were repeated. The value is nullopt if there is no
   // target or if the run did not reach it.

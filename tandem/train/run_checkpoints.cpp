@@ -152,7 +152,7 @@ void RunCheckpoints::log_start() const {
       config_.output.out, earlier, changed.empty() ? "" : ", except " + changed));
 }
 
-bool RunCheckpoints::resume(Position& position, BestTest& best) {
+bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (config_.output.resume.empty()) {
     return false;
   }
@@ -167,6 +167,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
   });
   position = loaded.position;
   best = loaded.best;
+  time = loaded.time;
   // Ranks read one sample of each share in turn, so the position is a multiple of the
   // number of shares. If the number of ranks has changed, the next smaller multiple is
   // used.
@@ -203,7 +204,8 @@ void RunCheckpoints::prepare() {
 
 void RunCheckpoints::save(
     const std::string& directory, const Position& position, const BestTest& best,
-    TrainingState state, const std::vector<NamedTensor>& own, bool told) {
+    const RunTime& time, TrainingState state, const std::vector<NamedTensor>& own,
+    bool told) {
   note(writer_.wait());
   auto rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
   if (comm_.rank() != 0) {
@@ -211,6 +213,7 @@ void RunCheckpoints::save(
   }
   auto whole = content(std::move(state), position);
   whole.best = best;
+  whole.time = time;
   whole.rank_files = std::move(rank_files);
   const auto& output = config_.output;
   told_ = told;

@@ -8,7 +8,6 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/base/program_clock.h"
 #include "tandem/base/signals.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/resume_settings.h"
@@ -131,7 +130,8 @@ class TrainingRun {
     batches_.check(position_);
     const std::string out = checkpoints_.directory();
     BestTest best;
-    const bool resumed = checkpoints_.resume(position_, best);
+    RunTime earlier;
+    const bool resumed = checkpoints_.resume(position_, best, earlier);
     end_.patience().continue_from(best);
     if (resumed) {
       batches_.check(position_);
@@ -144,6 +144,9 @@ class TrainingRun {
     parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
+    if (resumed) {
+      reporter_.resumed(position_, earlier);
+    }
     if (parts_.strategy->steps_alone()) {
       stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
     }
@@ -437,8 +440,8 @@ class TrainingRun {
     // the state that own_state() returns.
     auto state = parts_.strategy->collect_state();
     checkpoints_.save(
-        directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
-        own_state(), told);
+        directory_->checkpoints(), position_, end_.patience().best(),
+        reporter_.time(position_), std::move(state), own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
     pauses_.add(start);
@@ -480,7 +483,7 @@ class TrainingRun {
     if (parts_.optimizer->scaler() != nullptr) {
       reporter_.say(describe_scaling(summary));
     }
-    summary.program_seconds = program_seconds();
+    summary.program_seconds = reporter_.clock().program_seconds();
     directory_->finish(summary, config_);
     if (position_.step > first_step_) {
       reporter_.end();

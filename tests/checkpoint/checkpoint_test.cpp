@@ -59,6 +59,19 @@ class Checkpoints : public testing::Test {
   std::string directory_ = scratch_ / "checkpoints";
 };
 
+TEST_F(Checkpoints, HoldTheTimeOfTheRun) {
+  auto content = content_at(9, 0.5);
+  content.time = {1.5, 96, 7.25, 4, "12.34"};
+  const auto path = save_checkpoint(directory_, content, {});
+  auto loaded = content_at(0, 0);
+  load_checkpoint(path, loaded, *make_single_communicator());
+  EXPECT_EQ(loaded.time.train_seconds, 1.5);
+  EXPECT_EQ(loaded.time.samples, 96);
+  EXPECT_EQ(loaded.time.program_seconds, 7.25);
+  EXPECT_EQ(loaded.time.earlier_program_seconds, 4);
+  EXPECT_EQ(loaded.time.program_start, "12.34");
+}
+
 // Only rank 0 has the files.
 TEST_F(Checkpoints, HoldStatePositionAndConfigForAllRanks) {
   const auto path = save(9, 0.5);

@@ -116,6 +116,23 @@ TEST(Reports, HaveTheTimesOfTrainingAndProgram) {
   EXPECT_GE(result.summary.program_seconds, 1000 + result.summary.train_seconds);
 }
 
+TEST(RunClock, CountsTheTimeOfAllStarts) {
+  RunClock first;
+  first.add(10);
+  const auto saved = first.time(2);
+  EXPECT_EQ(saved.samples, 12);
+  RunClock again;
+  again.continue_from({60, 300, 100, 40, "another program"});
+  EXPECT_EQ(again.seconds(), 60);
+  EXPECT_EQ(again.mean_rate(), 5);
+  EXPECT_GE(again.program_seconds(), 100 + saved.program_seconds);
+  // A launcher that starts the ranks again counts the time of all attempts.
+  again.continue_from({60, 300, 100, 40, saved.program_start});
+  EXPECT_GE(again.program_seconds(), 40 + saved.program_seconds);
+  EXPECT_LT(again.program_seconds(), 100 + program_seconds());
+  EXPECT_EQ(again.time(0).earlier_program_seconds, 40);
+}
+
 TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   const auto comm = make_single_communicator();
   StrategyOptions options;

@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "tandem/base/output.h"
-#include "tandem/base/program_clock.h"
 
 namespace tandem {
 
@@ -127,7 +126,7 @@ void Progress::epoch(const LineValues& values, bool done) {
   }
 }
 
-void Progress::show(const TestReport& report) {
+void Progress::show(const TestReport& report, double program_seconds) {
   if (!first_ || config_.output.test_line == "off") {
     return;
   }
@@ -141,7 +140,7 @@ void Progress::show(const TestReport& report) {
   values.correct = report.correct;
   values.count = report.count;
   values.seconds = report.train_seconds;
-  values.program_seconds = program_seconds();
+  values.program_seconds = program_seconds;
   print(
       config_.output.test_line.empty()
           ? describe(report, 0)

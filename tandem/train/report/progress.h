@@ -52,7 +52,8 @@ class Progress {
   void epoch(const LineValues& values, bool done);
 
   /// Prints a test result on rank 0, with config.output.test_line or describe().
-  void show(const TestReport& report);
+  /// `program_seconds` is RunClock::program_seconds().
+  void show(const TestReport& report, double program_seconds);
 
   /// Prints the last line of the run on rank 0. If log_ranks is `host` and end_line is
   /// set, prints the line on the first rank of each host.
