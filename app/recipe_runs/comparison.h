@@ -18,7 +18,7 @@ struct Comparison {
   Arguments train_flags;
   // Number of runs of each recipe. Reported figures are their medians.
   int repeats = 1;
-  // Target test accuracy, in percent; nullopt: no target. Conclusions::winner
+  // Target accuracy, in percent; nullopt: no target. Conclusions::winner
   // (report/conclusions.h) depends on it.
   std::optional<double> target;
   // Directory for tables, report and runs.

@@ -105,9 +105,9 @@ std::string repeats_text(const ordered_json& table) {
 // Returns a key by which runs are sorted. The better run has the smaller key.
 std::tuple<bool, double, double, double> standing_of(const ReportRun& run) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const Measurement& end = run.test_metric.back();
-  const double error = run.metric->higher_is_better ? -end.value : end.value;
-  return {!run.done, run.arrival.value_or(kNever), error, end.seconds};
+  const Measurement& best = best_of(run);
+  const double error = run.metric->higher_is_better ? -best.value : best.value;
+  return {!run.done, run.arrival.value_or(kNever), error, best.seconds};
 }
 
 std::string seconds_text(double seconds) {
@@ -115,44 +115,64 @@ std::string seconds_text(double seconds) {
                           : fmt::format("{:.3g} s", seconds);
 }
 
+using WinnerAndSentence = std::pair<Winner, std::string>;
+
+// Returns a target such as "98 %", with the part of the data set if it is not the test
+// part.
+std::string target_text(double target, const std::string& parts) {
+  return fmt::format(
+      "{:.4g} %{}", target, parts.empty() ? "" : " " + parts + "accuracy");
+}
+
+// `first` is the run that reached the target first.
+WinnerAndSentence first_at_target(
+    const std::vector<ReportRun>& runs, size_t first, double target) {
+  const auto& run = runs[first];
+  const auto& curve = run.test_metric;
+  // Searches the curve for the point, because the curve belongs to one run, but the
+  // arrival may be the median of several runs.
+  const auto found = std::find_if(
+      curve.begin(), curve.end(), [&](const auto& at) { return at.value >= target; });
+  const Measurement& at = found == curve.end() ? best_of(run) : *found;
+  const std::string after = seconds_text(*run.arrival);
+  return {
+      {first, at.seconds, at.value,
+       fmt::format("{}: {:.4g} % after {}", run.name, target, after)},
+      fmt::format(
+          "First at {}: {}, after {} of training.", target_text(target, parts_of(runs)),
+          run.name, after)};
+}
+
 // Returns the winner and the sentence about it.
-std::pair<Winner, std::string> winner_of(
+WinnerAndSentence winner_of(
     const std::vector<ReportRun>& runs, size_t best, std::optional<double> target) {
   const auto& run = runs[best];
-  const auto& curve = run.test_metric;
-  const Metric& metric = *run.metric;
-  const Measurement& end = curve.back();
   if (run.arrival) {
-    // Searches the curve for the point, because the curve belongs to one run, but the
-    // arrival may be the median of several runs.
-    const auto first = std::find_if(curve.begin(), curve.end(), [&](const auto& at) {
-      return at.value >= *target;
-    });
-    const Measurement& at = first == curve.end() ? end : *first;
-    const std::string after = seconds_text(*run.arrival);
-    return {
-        {best, at.seconds, at.value,
-         fmt::format("{}: {:.4g} % after {}", run.name, *target, after)},
-        fmt::format(
-            "First at {:.4g} %: {}, after {} of training.", *target, run.name, after)};
+    return first_at_target(runs, best, *target);
   }
+  const Metric& metric = *run.metric;
+  const double seconds = best_of(run).seconds;
+  const double value = best_of(run).value;
   const auto equals =
       std::count_if(runs.begin(), runs.end(), [&](const ReportRun& other) {
         return other.done && other.metric == &metric && !other.test_metric.empty() &&
-               other.test_metric.back().value == end.value;
+               best_of(other).value == value;
       });
-  const std::string after = seconds_text(end.seconds);
+  const std::string after = seconds_text(seconds);
+  const std::string parts = parts_of(runs);
   const std::string best_text = fmt::format(
-      "{}, {} after {} of training{}.", run.name, value_text(metric, end.value), after,
+      "{}, {} after {} of training{}.", run.name, value_text(metric, value), after,
       equals > 1 ? fmt::format(", the fastest of {} with this {}", equals, metric.name)
                  : "");
   return {
-      {best, end.seconds, end.value,
+      {best, seconds, value,
        fmt::format(
-           "{}: {:.4g}{} after {}", run.name, end.value,
-           metric.is_percentage ? " %" : "", after)},
-      target ? fmt::format("No run reached {:.4g} %; the best: ", *target) + best_text
-             : fmt::format("Best {}: ", metric.name) + best_text};
+           "{}: {:.4g}{} after {}", run.name, value, metric.is_percentage ? " %" : "",
+           after)},
+      target
+          ? fmt::format("No run reached {}; the best: ", target_text(*target, parts)) +
+                best_text
+          : fmt::format("Best {}{}: ", parts, metric.name) + best_text};
 }
 
 void judge_metric(Conclusions& made, std::optional<double> target) {
@@ -235,6 +255,22 @@ std::string metrics_text(const std::vector<ReportRun>& runs) {
                            : "";
 }
 
+// Returns a sentence about runs that are evaluated on different parts; "" if all are
+// evaluated on the same part.
+std::string parts_text(const std::vector<ReportRun>& runs) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto& run : runs) {
+    if (!run.test_metric.empty()) {
+      names[run.part].push_back(run.name);
+    }
+  }
+  return names.size() > 1
+             ? fmt::format(
+                   "Runs of different parts: test in {}; validation in {}.",
+                   join(names["test"]), join(names["validation"]))
+             : "";
+}
+
 // Returns a sentence about a resumed run; "" if the run was not resumed.
 std::string resumes_text(const ReportRun& run) {
   std::vector<std::string> steps;
@@ -254,8 +290,10 @@ void add_caveats(Conclusions& made) {
       made.caveats.push_back(text);
     }
   }
-  if (const auto text = metrics_text(made.runs); !text.empty()) {
-    made.caveats.push_back(text);
+  for (const auto& text : {metrics_text(made.runs), parts_text(made.runs)}) {
+    if (!text.empty()) {
+      made.caveats.push_back(text);
+    }
   }
   std::map<double, std::vector<std::string>> by_epochs;
   std::vector<std::string> shortened;

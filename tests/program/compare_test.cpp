@@ -279,8 +279,8 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   refused({"scaling", one, "--nproc", "2,2"}, 2, "different numbers");
   refused({"scaling", one, "--nproc", "0"}, 2, "'0'");
   refused({"compare", one, "--repeat", "0"}, 2, "'0' is not a whole number from 1");
-  refused({"compare", one, "--target", "0"}, 2, "'0' is not a test accuracy");
-  refused({"compare", one, "--target", "99%"}, 2, "'99%' is not a test accuracy");
+  refused({"compare", one, "--target", "0"}, 2, "'0' is not an accuracy");
+  refused({"compare", one, "--target", "99%"}, 2, "'99%' is not an accuracy");
   refused({"scaling", one, "--target", "99"}, 2, "--target");
 }
 

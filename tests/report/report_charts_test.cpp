@@ -71,6 +71,14 @@ TEST_F(ReportCharts, EachRunIsALineThroughItsMetrics) {
   EXPECT_EQ(points("lr-samples"), "[[64.0,0.1],[128.0,0.05]]");
 }
 
+TEST_F(ReportCharts, NameTheValidationPartAndTheBestValue) {
+  add_validated("one", {{1, 90}, {2, 80}});
+  const auto main = chart("accuracy-seconds");
+  EXPECT_EQ(main["title"], "Validation accuracy against seconds");
+  EXPECT_EQ(main["y"]["title"], "validation accuracy, %");
+  EXPECT_THAT(texts_in(main["lines"], "label"), ElementsAre("one (90.00 %)"));
+}
+
 TEST_F(ReportCharts, ResumesAreVerticalMarks) {
   add("one", {});
   metrics(
