@@ -195,6 +195,12 @@ class TrainingRun {
   }
 
   void announce() {
+    // A program that passes its own model keeps the trained model.
+    if (config_.output.out.empty() && !config_.output.dry_run &&
+        config_.model.kind != ModelKind::custom) {
+      log_info(
+          "[train] this run saves nothing; set --out DIR to save the trained network");
+    }
     for (const auto& line : describe_start(
              config_, data_.train, parts_, batches_.why_not_on_device(), comm_)) {
       reporter_.say(line);
