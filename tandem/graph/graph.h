@@ -207,6 +207,10 @@ void verify(const Graph& graph);
 /// Returns whether a log-softmax computes the output of the graph.
 [[nodiscard]] bool ends_in_log_softmax(const Graph& graph);
 
+/// Returns the node that computes the values of the graph's output. Skips nodes that
+/// only rearrange, copy or convert values. Returns null if no node computes them.
+[[nodiscard]] const Node* output_node(const Graph& graph);
+
 /// Returns the operator of a node with its overload, such as "aten::add.Tensor".
 [[nodiscard]] std::string operator_name(const Node& node);
 

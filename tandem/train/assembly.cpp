@@ -193,6 +193,46 @@ void compare_outputs(const Dataset& train, const Model& model, StageOptions& sta
   }
 }
 
+// A function that a network computes at its end and a loss computes again.
+struct Doubled {
+  LossKind loss;
+  std::vector<std::string> operators;
+  const char* function;
+  const char* effect;
+  const char* fix;
+};
+
+const std::vector<std::string> kSoftmax = {
+    "aten::softmax", "aten::_softmax", "aten::special_softmax"};
+const char* const kTwice =
+    "training is slow and the probabilities of tandem predict are too small";
+const char* const kWithoutSoftmax =
+    "remove the softmax from the network, or replace it by log_softmax (loss nll)";
+const Doubled kDoubled[] = {
+    {LossKind::cross_entropy, kSoftmax, "softmax", kTwice, kWithoutSoftmax},
+    {LossKind::softmax_cross_entropy, kSoftmax, "softmax", kTwice, kWithoutSoftmax},
+    {LossKind::nll, kSoftmax, "softmax", "the loss is wrong", kWithoutSoftmax},
+    {LossKind::bce,
+     {"aten::sigmoid", "aten::sigmoid_"},
+     "sigmoid",
+     kTwice,
+     "remove the sigmoid from the network"}};
+
+// Warns if the network ends in a softmax, but the loss needs the values before it.
+void warn_of_doubled_function(const Loss& loss, const Graph* graph) {
+  const Node* end = graph == nullptr || loss.own ? nullptr : output_node(*graph);
+  for (const auto& row : kDoubled) {
+    if (end != nullptr && row.loss == loss.kind &&
+        std::count(row.operators.begin(), row.operators.end(), end->target) > 0) {
+      log_warning(fmt::format(
+          "[model] {}, because the network ends in a {} ({}), which loss {} does not "
+          "expect; {}",
+          row.effect, row.function, name_for_messages(*end), name_of(loss.kind),
+          row.fix));
+    }
+  }
+}
+
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
@@ -204,6 +244,9 @@ StageOptions stage_of(
       config.model,
       options.loss.own ? "the program's own" : name_of(options.loss.kind));
   compare_outputs(train, model, options);
+  if (comm.rank() == 0) {
+    warn_of_doubled_function(options.loss, model.graph());
+  }
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
