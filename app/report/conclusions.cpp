@@ -10,6 +10,7 @@
 
 #include "app/report/row_values.h"
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem::app {
 
@@ -87,9 +88,8 @@ std::string counts_text(const ordered_json& table, const std::string& noun) {
       parts.push_back(fmt::format("{} {}", count.get<int>(), status));
     }
   }
-  const size_t all = table["rows"].size();
-  return fmt::format("{} {}{}", all, noun, all == 1 ? "" : "s") +
-         (parts.empty() ? "" : ": " + join(parts));
+  const auto all = static_cast<int64_t>(table["rows"].size());
+  return counted(all, noun) + (parts.empty() ? "" : ": " + join(parts));
 }
 
 std::string repeats_text(const ordered_json& table) {
@@ -218,7 +218,7 @@ void judge_speed_up(Conclusions& made) {
 }
 
 std::string epochs_text(double epochs) {
-  return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
+  return counted(static_cast<int64_t>(epochs), "epoch");
 }
 
 // Returns a text such as "short made 2 epochs of 14 on 1280 samples", which begins with
@@ -234,7 +234,7 @@ std::string shortened_text(const ReportRun& run, double epochs) {
   }
   return run.name + " made " + epochs_text(epochs) +
          (fewer ? fmt::format(" of {:.0f}", whole) : "") +
-         (limit > 0 ? fmt::format(" on {:.0f} samples", limit) : "");
+         (limit > 0 ? " on " + counted(static_cast<int64_t>(limit), "sample") : "");
 }
 
 // Returns a sentence about runs of different metrics; "" if all have the same metric.

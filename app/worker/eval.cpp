@@ -2,6 +2,7 @@
 
 #include "app/eval_flags.h"
 #include "app/worker/devices.h"
+#include "tandem/base/text.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/predictions.h"
 #include "tandem/train/report/progress.h"
@@ -35,7 +36,7 @@ int work_predict(const Arguments& arguments) {
   const EvalOptions options = parse_predict(arguments);
   const auto count =
       write_predictions(options.out, options.checkpoint, evaluation_of(options));
-  fmt::print("wrote {} predictions to {}\n", count, options.out);
+  fmt::print("wrote {} to {}\n", counted(count, "prediction"), options.out);
   return 0;
 }
 

@@ -121,7 +121,9 @@ int work_export(const Arguments& arguments) {
         " files contain only weights; leave out --model");
   }
   const size_t tensors = format.write(options);
-  fmt::print("wrote {} tensors to {}\n", tensors, options.out);
+  fmt::print(
+      "wrote {} to {}\n", counted(static_cast<int64_t>(tensors), "tensor"),
+      options.out);
   return 0;
 }
 

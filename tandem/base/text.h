@@ -76,6 +76,14 @@ inline std::optional<std::vector<int64_t>> parse_sizes(
   return sizes;
 }
 
+/// Returns a number with a noun: "1 rank", "3 ranks". `many` is the plural; "" stands
+/// for the noun with an "s".
+inline std::string counted(
+    int64_t number, const std::string& noun, const std::string& many = "") {
+  const std::string plural = many.empty() ? noun + "s" : many;
+  return std::to_string(number) + " " + (number == 1 ? noun : plural);
+}
+
 /// Returns a noun with numbers, which must be in ascending order: "rank 2", "ranks 1
 /// and 3", "ranks 0 to 5, 7 and 9".
 inline std::string with_numbers(

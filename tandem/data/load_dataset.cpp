@@ -121,9 +121,9 @@ void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
   const double fraction = request.options.validation;
   if (splits.validation.size > 0) {
     throw ConfigError(fmt::format(
-        "[data] validation is {}, but '{}' has a validation part of {} samples; leave "
-        "out --validation",
-        fraction, splits.train.name, splits.validation.size));
+        "[data] validation is {}, but '{}' has a validation part of {}; leave out "
+        "--validation",
+        fraction, splits.train.name, counted(splits.validation.size, "sample")));
   }
   splits.validation = hold_out(splits.train, fraction, request.seed, "validation");
 }

@@ -121,11 +121,15 @@ void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
         " outputs");
   }
   if (num_outputs > num_classes) {
+    const int64_t more = num_outputs - num_classes;
     log_warning(
-        "[model] " + std::to_string(num_outputs - num_classes) +
-        " outputs have no class, and training makes them small: the model has " +
-        found + " outputs, the data has " + wanted + " classes; give the last layer " +
-        wanted + " outputs, or set Dataset::num_classes to " + found);
+        "[model] " +
+        (more == 1 ? "1 output has no class, and training makes it small"
+                   : std::to_string(more) +
+                         " outputs have no class, and training makes them small") +
+        ": the model has " + found + " outputs, the data has " + wanted +
+        " classes; give the last layer " + wanted +
+        " outputs, or set Dataset::num_classes to " + found);
   }
 }
 

@@ -256,7 +256,8 @@ StageOptions stage_of(
   const auto stages = keep_stage(model, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
     log_info(fmt::format(
-        "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));
+        "[parallel] {} x {}: {}", counted(grid.stages, "stage"),
+        counted(grid.replicas, "replica"), stages));
   }
   if (comm.rank() == 0 && has_trait(config.strategy.kind, kWantsMicroBatches) &&
       config.training.accumulate < grid.stages) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "tandem/base/text.h"
 #include "tandem/train/totals.h"
 
 namespace tandem {
@@ -21,12 +22,13 @@ std::string describe_run(
   const auto frozen =
       count.frozen > 0 ? fmt::format(", {} frozen", count.frozen) : std::string();
   return fmt::format(
-      "{} ({} parameters{}) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
-      "{}{}",
-      config.model.model(), count.all, frozen, train.name, train.size, batch,
+      "{} ({}{}) on {}: {}, {}{}, {}, {}{}, executor {}, {}{}", config.model.model(),
+      counted(count.all, "parameter"), frozen, train.name,
+      counted(train.size, "sample"), batch,
       training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
-      name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
-      comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
+      name_of(config.strategy.kind), counted(comm.size(), "rank"),
+      comm.size() == 1 ? "" : std::string(" over ") + comm.backend(),
+      name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
                 : "");
 }
@@ -75,17 +77,18 @@ std::string nothing_to_train(
                 "weights with --init to continue",
                 position.step)
           : fmt::format(
-                "after {} epochs, at step {}; raise --epochs to continue",
-                position.epoch, position.step));
+                "after {}, at step {}; raise --epochs to continue",
+                counted(position.epoch, "epoch"), position.step));
 }
 
 std::string describe_end(const Summary& summary, const TrainingOptions& options) {
   return summary.ended_by == "patience"
              ? fmt::format(
-                   "Stopped early: no {} loss in {} evaluations was below {:.4f}, the "
-                   "loss at step {}",
-                   summary.has_validation ? "validation" : "test", options.patience,
-                   summary.best_test_loss, summary.best_test_step)
+                   "Stopped early: no {} loss in {} was below {:.4f}, the loss at step "
+                   "{}",
+                   summary.has_validation ? "validation" : "test",
+                   counted(options.patience, "evaluation"), summary.best_test_loss,
+                   summary.best_test_step)
              : fmt::format(
                    "Stopped by the program's observer, at step {}", summary.steps);
 }
@@ -99,12 +102,13 @@ Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) 
 }
 
 void throw_stopped_by_signal(
-    const Decision& decision, int64_t step, const OutputOptions& output) {
+    const Decision& decision, int64_t step, const OutputOptions& output,
+    const std::string& checkpoint) {
   const bool saved = !output.out.empty() && !output.dry_run;
   const auto line = fmt::format(
       "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
       step,
-      saved                ? "continue with --resume auto"
+      saved ? fmt::format("'{}' is saved; continue with --resume auto", checkpoint)
       : output.out.empty() ? "set --out to save checkpoints"
                            : "a dry run saves nothing");
   throw_for_exit_code(saved ? kExitStopped : 1, line);

@@ -39,8 +39,9 @@ std::string describe_end(const Summary& summary, const TrainingOptions& options)
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
 /// Throws the error for a run that a signal has stopped: StoppedError if the run saves
-/// checkpoints, otherwise Error.
+/// checkpoints, otherwise Error. `checkpoint` is the path of the newest checkpoint.
 [[noreturn]] void throw_stopped_by_signal(
-    const Decision& decision, int64_t step, const OutputOptions& output);
+    const Decision& decision, int64_t step, const OutputOptions& output,
+    const std::string& checkpoint);
 
 }  // namespace tandem

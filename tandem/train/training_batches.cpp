@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/train/agreement/start_checks.h"
 
 namespace tandem {
@@ -113,9 +114,9 @@ void TrainingBatches::check(const Position& position) {
   check_same_steps(shard_size(rest), num_steps(), config_.data.uneven, comm_);
   if (position.step == 0 && num_steps() == 0) {
     throw ConfigError(fmt::format(
-        "[data] {} samples on {} ranks make no step; use fewer ranks, or --uneven pad "
-        "or join",
-        rest.size, rest.num_shards));
+        "[data] {} on {} {} no step; use fewer ranks, or --uneven pad or join",
+        counted(rest.size, "sample"), counted(rest.num_shards, "rank"),
+        rest.size == 1 ? "makes" : "make"));
   }
 }
 

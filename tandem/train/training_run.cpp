@@ -9,6 +9,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/comm/exchange.h"
@@ -374,8 +375,8 @@ class TrainingRun {
     }
     if (!shared && position_.step < target.step) {
       log_warning(
-          "[train] this rank skips " + std::to_string(target.step - position_.step) +
-          " steps, so that the run is saved within --grace-seconds");
+          "[train] this rank skips " + counted(target.step - position_.step, "step") +
+          ", so that the run is saved within --grace-seconds");
     }
     position_ = target;
   }
@@ -387,7 +388,8 @@ class TrainingRun {
       // Waits for rank 0, because the launcher would stop rank 0 while it writes if
       // another rank ended earlier.
       comm_.barrier("stop");
-      throw_stopped_by_signal(decision, position_.step, config_.output);
+      throw_stopped_by_signal(
+          decision, position_.step, config_.output, checkpoints_.newest());
     }
   }
 

@@ -103,8 +103,7 @@ TEST(Resume, AFinishedRunDoesNotChange) {
     EXPECT_THAT(
         again.output,
         AllOf(
-            HasSubstr(
-                "Nothing left to train: the run ended after 1 epochs, at step 10"),
+            HasSubstr("Nothing left to train: the run ended after 1 epoch, at step 10"),
             HasSubstr("Test set: "), Not(HasSubstr("0 samples/s"))));
     EXPECT_EQ(read_file(out + "/summary.json"), summary);
     EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
