@@ -141,12 +141,13 @@ class TrainingRun {
                       ? std::min(config_.training.epochs, position_.epoch + 1)
                       : config_.training.epochs;
     parts_.strategy->start();
-    checkpoints_.resume_own(own_state());
+    const auto own = own_state();
+    checkpoints_.resume_own(own);
     parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
     if (resumed) {
-      reporter_.resumed(position_, earlier);
+      reporter_.resumed(position_, earlier, !own.empty());
     }
     if (parts_.strategy->steps_alone()) {
       stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });

@@ -114,8 +114,10 @@ int64_t Reporter::samples_until(const Position& position) const {
          std::min(position.samples_in_epoch, total_samples_);
 }
 
-void Reporter::resumed(const Position& position, const RunTime& earlier) {
+void Reporter::resumed(
+    const Position& position, const RunTime& earlier, bool has_epoch_sums) {
   clock_.continue_from(earlier);
+  missing_steps_ = has_epoch_sums ? 0 : position.step_in_epoch;
   reported_samples_ = samples_until(position);
   directory_->note_resume(position, reported_samples_, earlier.train_seconds);
 }
@@ -222,10 +224,11 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
       place, own_numbers_ ? divided : sums,
       whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
-    progress_.epoch(values, done);
+    progress_.epoch(values, done, missing_steps_);
   }
   if (done) {
     epoch_sums_ = {};
+    missing_steps_ = 0;
   }
   // A rank that has converged reads no samples.
   if (sums.samples > 0) {

@@ -64,8 +64,9 @@ class Reporter {
   }
 
   /// Continues the times of a run that resumes at `position`, and writes a line of kind
-  /// "resume" to metrics.jsonl.
-  void resumed(const Position& position, const RunTime& earlier);
+  /// "resume" to metrics.jsonl. `has_epoch_sums` is true if epoch_sums() was loaded
+  /// from the checkpoint.
+  void resumed(const Position& position, const RunTime& earlier, bool has_epoch_sums);
 
   /// Returns the time of the run until `position`, for a checkpoint.
   RunTime time(const Position& position) const;
@@ -168,6 +169,8 @@ class Reporter {
   double epoch_metric_ = 0;
   // Position::samples_in_epoch before the last step.
   int64_t samples_before_ = 0;
+  // Number of steps of this epoch that `epoch_sums_` leaves out.
+  int64_t missing_steps_ = 0;
   // samples_until() the last report.
   int64_t reported_samples_ = 0;
   // Number of steps since the last report, and the time for which this rank waited for
