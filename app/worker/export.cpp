@@ -109,6 +109,8 @@ int work_export(const Arguments& arguments) {
          "for its newest checkpoint")
       ->required();
   app.add_option("--out", options.out, help_of_formats())->required();
+  bool best = false;
+  app.add_flag("--best", best, kBestHelp);
   add_network_file(app, options.network);
   app.add_flag_function(
       "--ema", [&](int64_t) { options.weights = CheckpointWeights::ema; },
@@ -119,6 +121,9 @@ int work_export(const Arguments& arguments) {
     throw ConfigError(
         "[export] --model is '" + options.network + "', but " + format.suffix +
         " files contain only weights; leave out --model");
+  }
+  if (best) {
+    options.checkpoint = best_checkpoint(options.checkpoint);
   }
   const size_t tensors = format.write(options);
   fmt::print(

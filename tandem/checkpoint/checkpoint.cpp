@@ -436,6 +436,37 @@ std::string model_file(const std::string& path) {
   return path;
 }
 
+std::string best_checkpoint(const std::string& path) {
+  for (const auto& folder : {path + "/checkpoints", path}) {
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(folder, ignored);
+    const auto newest = is_folder ? newest_checkpoint(folder) : "";
+    if (newest.empty()) {
+      continue;
+    }
+    const auto training = file_in(newest, kTrainingFile);
+    const BestTest best = best_in(read_safetensors(training), training);
+    const auto found = checkpoint_path(folder, best.step);
+    if (best.step >= 0 && file_exists(found)) {
+      return found;
+    }
+    throw ConfigError(
+        best.step < 0
+            ? fmt::format(
+                  "[checkpoint] '{}' has no evaluation yet, expected one for --best; "
+                  "leave out --best",
+                  path)
+            : fmt::format(
+                  "[checkpoint] '{}' has not kept the best checkpoint, of step {}; "
+                  "leave out --best, or train with --keep-best",
+                  path, best.step));
+  }
+  throw ConfigError(
+      "[checkpoint] '" + path +
+      "' has no checkpoints, expected the directory of a run for --best; leave out "
+      "--best");
+}
+
 SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {
   const auto inside = model_file(path);
   return weights == CheckpointWeights::ema

@@ -135,6 +135,11 @@ void load_checkpoint(
 /// itself.
 [[nodiscard]] std::string model_file(const std::string& path);
 
+/// Returns the path of the checkpoint with the lowest loss of a run (BestTest). `path`
+/// is the run's directory or its checkpoints/. Throws ConfigError if the run was not
+/// evaluated yet, if it did not keep that checkpoint, or if `path` is no run.
+[[nodiscard]] std::string best_checkpoint(const std::string& path);
+
 /// Weights of a checkpoint: the model's weights, or the moving averages of the weights
 /// (optim/ema.h). Buffers are always those of the model.
 enum class CheckpointWeights { own, ema };

@@ -22,13 +22,6 @@ namespace tandem {
 
 namespace {
 
-// Returns the dimension of the classes in an output with `dims` dimensions. Models of
-// sequences return samples x positions x classes, unlike the inputs of PyTorch's
-// losses.
-int64_t class_dim(int64_t dims) {
-  return dims == 3 ? 2 : 1;
-}
-
 at::Tensor loss_of_classes(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   if (output.dim() == 3) {
@@ -73,6 +66,10 @@ at::Tensor loss_of_numbers(
 }
 
 }  // namespace
+
+int64_t class_dim(int64_t dims) {
+  return dims == 3 ? 2 : 1;
+}
 
 Loss evaluation_loss(Loss loss) {
   loss.label_smoothing = 0;

@@ -36,6 +36,11 @@ struct Loss {
   }
 };
 
+/// Returns the dimension of the classes in an output with `dims` dimensions. Models of
+/// sequences return samples x positions x classes, unlike the inputs of PyTorch's
+/// losses.
+int64_t class_dim(int64_t dims);
+
 /// Returns the loss of evaluations, which is `loss` without label smoothing.
 Loss evaluation_loss(Loss loss);
 

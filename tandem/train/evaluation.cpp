@@ -201,7 +201,9 @@ TestReport evaluate_alone(
     const StageResult result = parts.executor->forward(0, batch, context);
     sums += result.sums;
     if (after_batch) {
-      after_batch({data, batch, result.output, parts.loss.kind, has_targets});
+      after_batch(
+          {data, batch, result.output, parts.loss.kind, parts.loss.ignore_index,
+           has_targets});
     }
   }
   return report_of(sums.values(), parts.loss.metric());

@@ -42,6 +42,8 @@ struct EvaluatedBatch {
   // batch.
   const at::Tensor& output;
   LossKind loss;
+  // Class that the metric leaves out (Loss::ignore_index).
+  int64_t ignore_index;
   // False: the samples have no targets, and the targets of the batch are 0.
   bool has_targets;
 };

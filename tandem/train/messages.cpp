@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include "tandem/base/files.h"
 #include "tandem/base/text.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/train/totals.h"
 
 namespace tandem {
@@ -31,6 +33,19 @@ std::string describe_run(
       name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
                 : "");
+}
+
+// Returns the end of a sentence about the weights of the best evaluation.
+std::string best_weights(const Summary& summary, const OutputOptions& output) {
+  if (output.out.empty() || output.dry_run) {
+    return "";
+  }
+  const auto path =
+      checkpoint_path(output.out + "/checkpoints", summary.best_test_step);
+  return file_exists(path) ? fmt::format(
+                                 "; its weights are in '{}' (--checkpoint '{}' --best)",
+                                 path, output.out)
+                           : "; its weights are not kept, since --keep-best is not set";
 }
 
 }  // namespace
@@ -81,16 +96,17 @@ std::string nothing_to_train(
                 counted(position.epoch, "epoch"), position.step));
 }
 
-std::string describe_end(const Summary& summary, const TrainingOptions& options) {
-  return summary.ended_by == "patience"
-             ? fmt::format(
-                   "Stopped early: no {} loss in {} was below {:.4f}, the loss at step "
-                   "{}",
-                   summary.has_validation ? "validation" : "test",
-                   counted(options.patience, "evaluation"), summary.best_test_loss,
-                   summary.best_test_step)
-             : fmt::format(
-                   "Stopped by the program's observer, at step {}", summary.steps);
+std::string describe_end(
+    const Summary& summary, const TrainingOptions& options,
+    const OutputOptions& output) {
+  if (summary.ended_by != "patience") {
+    return fmt::format("Stopped by the program's observer, at step {}", summary.steps);
+  }
+  return fmt::format(
+      "Stopped early: no {} loss in {} was below {:.4f}, the loss at step {}{}",
+      summary.has_validation ? "validation" : "test",
+      counted(options.patience, "evaluation"), summary.best_test_loss,
+      summary.best_test_step, best_weights(summary, output));
 }
 
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {

@@ -32,7 +32,10 @@ std::string nothing_to_train(
     const std::string& ended_by);
 
 /// Returns a line about a run that `patience` or the program's observer ended early.
-std::string describe_end(const Summary& summary, const TrainingOptions& options);
+/// `output` has the directory with the weights of the best evaluation.
+std::string describe_end(
+    const Summary& summary, const TrainingOptions& options,
+    const OutputOptions& output);
 
 /// Returns the error for a run that stops because a loss is not finite. `checkpoint` is
 /// the path of the newest checkpoint; "" if there is none.

@@ -487,7 +487,7 @@ class TrainingRun {
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
     if (summary.ended_by == "patience" || summary.ended_by == "observer") {
-      reporter_.say(describe_end(summary, config_.training));
+      reporter_.say(describe_end(summary, config_.training, config_.output));
     }
     if (parts_.optimizer->scaler() != nullptr) {
       reporter_.say(describe_scaling(summary));

@@ -110,6 +110,25 @@ TEST_F(Checkpoints, AreKeptByCountNewestFirst) {
   EXPECT_THAT(names(), ElementsAre("step-00000011", "step-00000012"));
 }
 
+TEST_F(Checkpoints, TheBestIsFoundByTheNewestCheckpoint) {
+  const auto best = [&] { return best_checkpoint(scratch_.path()); };
+  const auto error = [&] {
+    return error_of<ConfigError>([&] { static_cast<void>(best()); });
+  };
+  EXPECT_THAT(error(), HasSubstr("has no checkpoints"));
+  save(8, 1);
+  EXPECT_THAT(error(), HasSubstr("has no evaluation yet"));
+  for (int64_t step = 9; step <= 11; ++step) {
+    auto content = content_at(step, 1);
+    content.best = {0.25, 9, step - 9};
+    save_checkpoint(directory_, content, {2});
+    if (step < 11) {
+      EXPECT_EQ(best(), checkpoint_path(directory_, 9));
+    }
+  }
+  EXPECT_THAT(error(), HasSubstr("has not kept the best checkpoint, of step 9"));
+}
+
 TEST_F(Checkpoints, TheBestIsKeptAndLinked) {
   for (int64_t step = 9; step <= 14; ++step) {
     auto content = content_at(step, static_cast<double>(step));

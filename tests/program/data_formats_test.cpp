@@ -251,6 +251,8 @@ TEST_F(DataFormats, PatienceAndTheBestCheckpointWatchTheValidationLoss) {
       evaluated(),
       HasSubstr("Test set: " + loss_text(json_number(summary, "test_loss"))));
   EXPECT_EQ(predicted({"--split", "validation"}).size(), 21u);
+  EXPECT_THAT(
+      evaluated({"--best", "--split", "validation"}), HasSubstr(loss_text(*best)));
   last_ = run + "/checkpoints/best";
   EXPECT_THAT(evaluated({"--split", "validation"}), HasSubstr(loss_text(*best)));
 }
