@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"

@@ -17,7 +17,7 @@ namespace tandem {
 namespace {
 
 // With more classes, the matrix would need more than 200 MB.
-constexpr int64_t kMostClasses = 5000;
+constexpr int64_t kMostMatrixClasses = 5000;
 constexpr size_t kMostMistakes = 20;
 
 size_t longest_of(const std::vector<std::string>& names) {
@@ -30,16 +30,20 @@ size_t longest_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void ClassResults::begin(const EvaluatedBatch& evaluated, int64_t num_outputs) {
-  names_ = evaluated.data.class_names;
-  const int64_t size = std::max(num_outputs, evaluated.data.num_classes);
-  if (!evaluated.data.has_classes() || size > kMostClasses) {
+void ClassResults::begin(const EvaluatedBatch& evaluated) {
+  const bool has_classes = evaluated.data.has_classes();
+  const auto& output = evaluated.output;
+  const int64_t size =
+      has_classes
+          ? std::max(output.size(class_dim(output.dim())), evaluated.data.num_classes)
+          : 0;
+  if (!has_classes || size > kMostMatrixClasses) {
     throw ConfigError(fmt::format(
         "[eval] the targets are {}, expected at most {} classes for --details; leave "
         "out --details",
-        evaluated.data.has_classes() ? fmt::format("{} classes", size) : "numbers",
-        kMostClasses));
+        has_classes ? fmt::format("{} classes", size) : "numbers", kMostMatrixClasses));
   }
+  names_ = evaluated.data.class_names;
   for (auto i = static_cast<int64_t>(names_.size()); i < size; ++i) {
     names_.push_back(std::to_string(i));
   }
@@ -47,14 +51,14 @@ void ClassResults::begin(const EvaluatedBatch& evaluated, int64_t num_outputs) {
 }
 
 void ClassResults::add(const EvaluatedBatch& evaluated) {
-  const int64_t dim = class_dim(evaluated.output.dim());
   if (names_.empty()) {
-    begin(evaluated, evaluated.output.size(dim));
+    begin(evaluated);
   }
+  const int64_t dim = class_dim(evaluated.output.dim());
   const auto predictions = evaluated.output.argmax(dim).reshape(-1).cpu();
   const auto targets = evaluated.batch.targets.reshape(-1).cpu();
-  const auto counted = targets.ne(evaluated.ignore_index);
-  const auto cells = (targets * counts_.size(1) + predictions).masked_select(counted);
+  const auto shown = targets.ne(evaluated.ignore_index);
+  const auto cells = (targets * counts_.size(1) + predictions).masked_select(shown);
   counts_ += at::bincount(cells, {}, counts_.numel()).view_as(counts_);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ class ClassResults {
   static constexpr int64_t kMostColumns = 20;
 
  private:
-  void begin(const EvaluatedBatch& evaluated, int64_t num_outputs);
+  void begin(const EvaluatedBatch& evaluated);
   int64_t count(int64_t target, int64_t prediction) const;
   std::string accuracies() const;
   std::string matrix() const;
