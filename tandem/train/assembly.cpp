@@ -207,7 +207,7 @@ struct Doubled {
 const std::vector<std::string> kSoftmax = {
     "aten::softmax", "aten::_softmax", "aten::special_softmax"};
 const char* const kTwice =
-    "training is slow and the probabilities of tandem predict are too small";
+    "training is slow and the probabilities of tandem predict are wrong";
 const char* const kWithoutSoftmax =
     "remove the softmax from the network, or replace it by log_softmax (loss nll)";
 const Doubled kDoubled[] = {
