@@ -78,6 +78,25 @@ std::shared_ptr<StoreClient> find_store(
 }  // namespace
 
 JoinedRun::~JoinedRun() {
+  leave();
+}
+
+JoinedRun& JoinedRun::operator=(JoinedRun&& other) noexcept {
+  if (this != &other) {
+    leave();
+    env = std::move(other.env);
+    token.reset();
+    if (other.token) {
+      token.emplace(*std::move(other.token));
+    }
+    server = std::move(other.server);
+    store = std::move(other.store);
+    comm = std::move(other.comm);
+  }
+  return *this;
+}
+
+void JoinedRun::leave() {
   const bool formed = comm != nullptr;
   comm.reset();
   if (store) {
