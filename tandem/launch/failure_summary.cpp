@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -118,6 +119,27 @@ void complete_error_files(
   }
 }
 
+void add_printed_errors(
+    const Supervisor& supervisor, const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports) {
+  for (const auto& ending : endings) {
+    if (ending.status.ok() || report_of(ending.rank, reports) != nullptr) {
+      continue;
+    }
+    const auto error = supervisor.last_error(ending.rank);
+    if (!error.empty()) {
+      // The message of a CommError begins with "[comm] OPERATION failed". A rank that
+      // the launcher stops may also print an error, but it does not abort.
+      const bool lost_another =
+          error.rfind("[comm] ", 0) == 0 && error.find(" failed") != std::string::npos;
+      const bool consequence =
+          lost_another || (ending.stopped_by_us && ending.status.signal != SIGABRT);
+      reports.push_back(
+          {ending.rank, known_exit_code(ending.status.code), consequence, error});
+    }
+  }
+}
+
 bool needs_summary(
     const HostEnding& ending, const Circumstances& when, bool have_reported) {
   const bool failed = ending.cause == Cause::lost || ending.cause == Cause::own_error ||
@@ -127,8 +149,8 @@ bool needs_summary(
 }
 
 void summarize_failure(
-    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
-    LogDirectory& logs) {
+    const Supervisor::Ending& first, int first_rank, const std::string& message,
+    const Supervisor& supervisor, LogDirectory& logs) {
   constexpr size_t kMostLines = 20;
   const auto hidden = supervisor.last_hidden_lines(first.rank, kMostLines);
   const int local_rank = first.rank - first_rank;
@@ -136,9 +158,10 @@ void summarize_failure(
   const std::string border(60, '=');
   std::string block = fmt::format(
       "{}\nfirst failure: rank {} (local rank {})\n"
-      "  host       : {}\n  pid        : {}\n  status     : {}\n"
+      "  host       : {}\n  pid        : {}\n  status     : {}\n{}"
       "  time       : {:%Y-%m-%d_%H:%M:%S}\n  error file : {}\n",
       border, first.rank, local_rank, host_name(), first.pid, first.status.describe(),
+      message.empty() ? "" : "  error      : " + message + "\n",
       fmt::localtime(std::chrono::system_clock::to_time_t(first.time)), error_file);
   if (!hidden.lines.empty()) {
     block += fmt::format(

@@ -35,6 +35,12 @@ void complete_error_files(
     const std::vector<Supervisor::Ending>& endings,
     std::vector<FailureReport>& reports);
 
+/// Adds a report for each rank that failed without one, if its standard error has an
+/// error (StreamSink::last_error()). `endings` and `reports` are in order of time.
+void add_printed_errors(
+    const Supervisor& supervisor, const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports);
+
 /// Returns whether a rank of this host failed, so that a summary is useful. Returns
 /// false if a signal stopped the run, or if the ranks reported an invalid setting.
 /// `have_reported` is true if ranks wrote to their FailureFile.
@@ -42,13 +48,14 @@ bool needs_summary(
     const HostEnding& ending, const Circumstances& when, bool have_reported);
 
 /// Prints a block about the rank that failed first to standard error. The block has the
-/// rank, host, process, status, time, error file, and the rank's last lines that are
-/// not on the console. Keeps the log directory, because the block names the error file.
+/// rank, host, process, status, error, time, error file, and the rank's last lines that
+/// are not on the console. `message` is the rank's error; "" if it is unknown. Keeps
+/// the log directory, because the block names the error file.
 ///
 /// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
 /// also copies the rank's error file to that path.
 void summarize_failure(
-    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
-    LogDirectory& logs);
+    const Supervisor::Ending& first, int first_rank, const std::string& message,
+    const Supervisor& supervisor, LogDirectory& logs);
 
 }  // namespace tandem

@@ -252,6 +252,7 @@ HostEnding HostAttempt::run() {
       !watch_->lost().empty()};
   auto errors = failures_.read();
   const bool have_reported = !errors.empty();
+  add_printed_errors(supervisor_, endings, errors);
   if (logs_ != nullptr) {
     complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   }
@@ -263,7 +264,10 @@ HostEnding HostAttempt::run() {
                          ending.reason.rfind(mine.reason, 0) == 0;
   if (logs_ != nullptr && ends_here) {
     const auto* first = first_failure(endings, errors, when);
-    summarize_failure(*first, first_rank_of(here_), supervisor_, *logs_);
+    const auto* report = report_of(first->rank, errors);
+    summarize_failure(
+        *first, first_rank_of(here_), report == nullptr ? "" : report->message,
+        supervisor_, *logs_);
   }
   return ending;
 }

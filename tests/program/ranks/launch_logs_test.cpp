@@ -130,6 +130,22 @@ TEST_F(LaunchLogs, ASignalIsSummarizedAndWrittenToTheErrorFile) {
       text_of("2/error.json"), HasSubstr("Signal 11 (SIGSEGV) received by PID "));
 }
 
+TEST_F(LaunchLogs, AnErrorOnStandardErrorIsSummarizedAndWrittenToTheErrorFile) {
+  for (const auto* line :
+       {"  what():  no such file", "tandem: error: no such file",
+        "tandem: [rank 1] error: no such file"}) {
+    const auto result = log_script(
+        {"--nproc=3"}, "[ $RANK = 1 ] && echo '" + std::string(line) +
+                           "' >&2 && kill -ABRT $$; exec sleep 60");
+    EXPECT_THAT(
+        result.errors, AllOf(
+                           HasSubstr("\n  status     : was killed by SIGABRT\n"
+                                     "  error      : no such file\n"),
+                           EndsWith("tandem: error: rank 1 failed: no such file\n")));
+    EXPECT_THAT(text_of("1/error.json"), HasSubstr("\"message\":\"no such file\""));
+  }
+}
+
 TEST_F(LaunchLogs, TheSummaryHasTheLastHiddenLines) {
   const std::string script = "seq -f \"line %g\" 30 >&2; echo out; exit $RANK";
   const auto result = log_script({"--nproc=3", "-r", "1:2,2:2"}, script);
