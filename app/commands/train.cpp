@@ -184,6 +184,9 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   LaunchOptions options = launch_options(config);
   options.command = worker_command({"train"}, arguments, config.exec.device);
   options.variables = variables;
+  if (reader) {
+    options.while_running = [&] { reader->reap(); };
+  }
   launch_ranks(options);
 }
 

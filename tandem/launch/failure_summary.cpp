@@ -98,10 +98,11 @@ void write_error_file(
       path, content.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-void complete_error_files(
+bool complete_error_files(
     const LogDirectory& logs, int first_rank,
     const std::vector<Supervisor::Ending>& endings,
     std::vector<FailureReport>& reports) {
+  bool has_own = false;
   for (const auto& ending : endings) {
     if (ending.status.ok()) {
       continue;
@@ -109,6 +110,7 @@ void complete_error_files(
     const auto* report = report_of(ending.rank, reports);
     const auto path = logs.error_file(ending.rank - first_rank);
     const auto message = message_in_error_file(path);
+    has_own = has_own || file_exists(path);
     if (message && report == nullptr) {
       reports.push_back({ending.rank, 1, ending.stopped_by_us, *message});
     } else if (!ending.stopped_by_us && !file_exists(path)) {
@@ -117,6 +119,7 @@ void complete_error_files(
       });
     }
   }
+  return has_own;
 }
 
 void add_printed_errors(
@@ -150,7 +153,7 @@ bool needs_summary(
 
 void summarize_failure(
     const Supervisor::Ending& first, int first_rank, const std::string& message,
-    const Supervisor& supervisor, LogDirectory& logs) {
+    const Supervisor& supervisor, const LogDirectory& logs) {
   constexpr size_t kMostLines = 20;
   const auto hidden = supervisor.last_hidden_lines(first.rank, kMostLines);
   const int local_rank = first.rank - first_rank;
@@ -159,10 +162,11 @@ void summarize_failure(
   std::string block = fmt::format(
       "{}\nfirst failure: rank {} (local rank {})\n"
       "  host       : {}\n  pid        : {}\n  status     : {}\n{}"
-      "  time       : {:%Y-%m-%d_%H:%M:%S}\n  error file : {}\n",
+      "  time       : {:%Y-%m-%d_%H:%M:%S}\n{}",
       border, first.rank, local_rank, host_name(), first.pid, first.status.describe(),
       message.empty() ? "" : "  error      : " + message + "\n",
-      fmt::localtime(std::chrono::system_clock::to_time_t(first.time)), error_file);
+      fmt::localtime(std::chrono::system_clock::to_time_t(first.time)),
+      logs.is_kept() ? "  error file : " + error_file + "\n" : "");
   if (!hidden.lines.empty()) {
     block += fmt::format(
         "  last {} of {}:\n",
@@ -175,7 +179,6 @@ void summarize_failure(
   }
   print_now(stderr, block + border + "\n");
   pass_on(error_file);
-  logs.keep();
 }
 
 }  // namespace tandem

@@ -29,8 +29,8 @@ void write_error_file(
 ///
 /// If a rank has written an error file but no report, adds its message to `reports`.
 /// Writes the missing error files of ranks that the launcher did not stop. If a file
-/// cannot be written, logs a warning.
-void complete_error_files(
+/// cannot be written, logs a warning. Returns whether a rank has written an error file.
+bool complete_error_files(
     const LogDirectory& logs, int first_rank,
     const std::vector<Supervisor::Ending>& endings,
     std::vector<FailureReport>& reports);
@@ -49,13 +49,13 @@ bool needs_summary(
 
 /// Prints a block about the rank that failed first to standard error. The block has the
 /// rank, host, process, status, error, time, error file, and the rank's last lines that
-/// are not on the console. `message` is the rank's error; "" if it is unknown. Keeps
-/// the log directory, because the block names the error file.
+/// are not on the console. `message` is the rank's error; "" if it is unknown. The
+/// error file is named only if the log directory is kept.
 ///
 /// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
 /// also copies the rank's error file to that path.
 void summarize_failure(
     const Supervisor::Ending& first, int first_rank, const std::string& message,
-    const Supervisor& supervisor, LogDirectory& logs);
+    const Supervisor& supervisor, const LogDirectory& logs);
 
 }  // namespace tandem

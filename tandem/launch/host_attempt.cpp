@@ -253,9 +253,9 @@ HostEnding HostAttempt::run() {
   auto errors = failures_.read();
   const bool have_reported = !errors.empty();
   add_printed_errors(supervisor_, endings, errors);
-  if (logs_ != nullptr) {
-    complete_error_files(*logs_, first_rank_of(here_), endings, errors);
-  }
+  const bool have_written =
+      logs_ != nullptr &&
+      complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
   mine.leaves = leaves();
   const auto ending = finish(mine);
@@ -265,6 +265,9 @@ HostEnding HostAttempt::run() {
   if (logs_ != nullptr && ends_here) {
     const auto* first = first_failure(endings, errors, when);
     const auto* report = report_of(first->rank, errors);
+    if (have_written) {
+      logs_->keep();
+    }
     summarize_failure(
         *first, first_rank_of(here_), report == nullptr ? "" : report->message,
         supervisor_, *logs_);
@@ -273,6 +276,9 @@ HostEnding HostAttempt::run() {
 }
 
 bool HostAttempt::must_end(bool failed) {
+  if (options_.while_running) {
+    options_.while_running();
+  }
   if (is_first()) {
     if (auto ranks = exchange_.collect(rendezvous_.server.get())) {
       status_.publish(

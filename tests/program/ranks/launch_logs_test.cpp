@@ -159,8 +159,20 @@ TEST_F(LaunchLogs, TheSummaryHasTheLastHiddenLines) {
   EXPECT_THAT(silent.errors, HasSubstr("  last line of standard output:\n    out\n="));
 }
 
-TEST_F(LaunchLogs, ATemporaryErrorFileStaysAfterAFailure) {
+// The summary has the content of an error file that the launcher writes.
+TEST_F(LaunchLogs, NoTemporaryDirectoryStaysAfterAFailure) {
   const auto result = run_script({"--nproc=3"}, "exit 5");
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("exited with code 5"), Not(HasSubstr("error file"))));
+  EXPECT_THAT(list_directory(temporary_.path()), IsEmpty());
+}
+
+TEST_F(LaunchLogs, ATemporaryErrorFileOfARankStays) {
+  const auto result = run_script(
+      {"--nproc=3"},
+      "echo '{\"message\": \"exited with code 5\"}' > $TORCHELASTIC_ERROR_FILE; exit "
+      "5");
   const std::string mark = "error file : ";
   const auto files = lines_after(result.errors, mark);
   ASSERT_EQ(files.size(), 1u) << result.errors;
