@@ -130,6 +130,23 @@ TANDEM_SIMD_CLONES void fill(
   fill_sample(counter, threshold, scale, out, elements);
 }
 
+// Calls `fill_one` with the counter of each sample and the place of its elements.
+template <typename T, typename Fill>
+void for_each_sample(
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    T* out, const Fill& fill_one) {
+  const int64_t grain =
+      std::max<int64_t>(1, kElementsOfAThread / std::max<int64_t>(1, elements));
+  parallel_for(0, num_samples, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t position = context.first_position + i * context.position_stride;
+      fill_one(
+          dropout_counter(context.seed, context.epoch, position, layer),
+          out + i * elements);
+    }
+  });
+}
+
 template <typename T>
 void fill_samples(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
@@ -141,18 +158,29 @@ void fill_samples(
   }
   // An element is kept if its random number is at least the threshold.
   const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
-  const auto fill_one = [&](int64_t i) {
-    const int64_t position = context.first_position + i * context.position_stride;
-    const auto counter = dropout_counter(context.seed, context.epoch, position, layer);
-    fill(counter, threshold, scale, out + i * elements, elements);
-  };
-  const int64_t grain =
-      std::max<int64_t>(1, kElementsOfAThread / std::max<int64_t>(1, elements));
-  parallel_for(0, num_samples, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      fill_one(i);
+  for_each_sample(
+      context, layer, num_samples, elements, out,
+      [&](const DropoutCounter& counter, T* sample) {
+        fill(counter, threshold, scale, sample, elements);
+      });
+}
+
+// Writes one number per word of a block.
+TANDEM_SIMD_CLONES void fill_uniform(
+    const DropoutCounter& counter, double* out, int64_t elements) {
+  constexpr int64_t kWords = 4 * kLanes;
+  Words words;
+  double values[kWords];
+  for (int64_t first = 0; first < elements; first += kWords) {
+    philox(static_cast<uint32_t>(first / 4), counter, words);
+    for (uint32_t word = 0; word < 4; ++word) {
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        values[word * kLanes + i] = (words[word][i] + 0.5) * 0x1p-32;
+      }
     }
-  });
+    const int64_t count = std::min(kWords, elements - first);
+    std::memcpy(out + first, values, static_cast<size_t>(count) * sizeof(double));
+  }
 }
 
 // Makes a seed from the first words of the CPU's mask.
@@ -202,6 +230,18 @@ void dropout_keep(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
     double p, uint8_t* keep) {
   fill_samples(context, layer, num_samples, elements, p, uint8_t{1}, keep);
+}
+
+at::Tensor uniform_numbers(
+    const SampleContext& context, int64_t layer, int64_t num_samples,
+    int64_t elements) {
+  auto numbers = at::empty({num_samples, elements}, at::kDouble);
+  for_each_sample(
+      context, layer, num_samples, elements, numbers.data_ptr<double>(),
+      [&](const DropoutCounter& counter, double* sample) {
+        fill_uniform(counter, sample, elements);
+      });
+  return numbers;
 }
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Values that determine the dropout masks of the samples of a forward pass.
+/// Values that determine the random numbers of a forward pass.
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -15,6 +15,9 @@ struct SampleContext {
   // epoch (data/sampler.h).
   int64_t first_position = 0;
   int64_t position_stride = 1;
+  // Position of the first sample of the optimizer step, over all ranks and
+  // micro-batches. It determines random numbers that belong to no sample.
+  int64_t step_position = 0;
 };
 
 /// Returns a dropout mask: 0 with probability p, otherwise 1 / (1 - p).
@@ -42,5 +45,12 @@ at::Tensor dropout_mask(
 void dropout_keep(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
     double p, uint8_t* keep);
+
+/// Returns uniform random numbers in (0, 1), of shape `num_samples` x `elements`,
+/// float64, on the CPU. They are a pure function of (seed, epoch, position of the
+/// sample, layer, element), as the masks on the CPU are. The generator is the same, and
+/// each number uses 32 bits.
+at::Tensor uniform_numbers(
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements);
 
 }  // namespace tandem

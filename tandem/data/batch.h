@@ -20,6 +20,9 @@ struct Batch {
   // (sampler.h). The position determines the sample's dropout masks.
   int64_t first_position = 0;
   int64_t position_stride = 1;
+  // Global position of the first sample of the optimizer step, over all shards and
+  // micro-batches. It determines random numbers that belong to no sample.
+  int64_t step_position = 0;
   // Number of targets in this batch that do not count in the loss, because their class
   // is Loss::ignore_index.
   int64_t ignored = 0;

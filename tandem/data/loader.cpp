@@ -310,6 +310,7 @@ bool Loader::next(Batch& batch) {
   batch = take_buffer(count);
   batch.first_position = position_of(sampler_, first);
   batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
+  batch.step_position = sampler_.first_position + step_ * samples_of_all();
   int64_t* samples = batch.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + i * stride)];

@@ -183,8 +183,7 @@ class EagerExecutor : public StageExecutor {
     if (context.training) {
       forward.rounding = options_.numerics.rounding;
     }
-    forward.samples = {
-        context.seed, context.epoch, batch.first_position, batch.position_stride};
+    forward.samples = samples_of(batch, context);
     if (context.training) {
       forward.after_node = [this, traced = context.trace != nullptr](
                                const Node& node, const at::Tensor& output) {

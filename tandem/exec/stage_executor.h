@@ -8,6 +8,7 @@
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/dropout.h"
 #include "tandem/core/numerics.h"
 #include "tandem/core/step_scalars.h"
 #include "tandem/core/step_sums.h"
@@ -39,6 +40,13 @@ struct StepContext {
 /// Returns the numbers of a step that the optimizer uses, such as the learning rate.
 inline StepScalars scalars_of(const StepContext& context) {
   return {context.lr, 1, context.step + 1};
+}
+
+/// Returns the values that determine the random numbers of a batch.
+inline SampleContext samples_of(const Batch& batch, const StepContext& context) {
+  return {
+      context.seed, context.epoch, batch.first_position, batch.position_stride,
+      batch.step_position};
 }
 
 /// Interface through which an executor reports final gradients during a backward pass.
