@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/graph/effects.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -23,10 +24,24 @@ struct Unit {
   double cost = 0;
 };
 
+bool is_state(const Value& value) {
+  return value.kind == ValueKind::parameter || value.kind == ValueKind::buffer;
+}
+
+// Returns whether a shape is [N, ...]. Stages exchange such tensors only: the heads of
+// attention, [N * heads, ...], would not match the batch of the next stage.
+bool has_samples_first(const std::vector<Size>& shape) {
+  return !shape.empty() && shape[0] == Size{0, 1} &&
+         std::all_of(shape.begin() + 1, shape.end(), [](const Size& size) {
+           return size.per_sample == 0;
+         });
+}
+
 // Uses of each value, as indices of nodes.
 class Uses {
  public:
   explicit Uses(const Graph& graph) : graph_(graph), uses_(graph.values.size()) {
+    const Effects effects(graph);
     const auto count = static_cast<int64_t>(graph.nodes.size());
     for (int64_t i = 0; i < count; ++i) {
       const Node& node = graph.nodes[static_cast<size_t>(i)];
@@ -40,8 +55,16 @@ class Uses {
           uses_[static_cast<size_t>(id)].computed = i;
         }
       }
-      if (const ValueId id = written_value(node); id >= 0) {
+      if (const ValueId id = effects.changed(node); id >= 0) {
         uses_[static_cast<size_t>(id)].written = i;
+      }
+    }
+    for (size_t i = 0; i < uses_.size(); ++i) {
+      const auto root = static_cast<size_t>(effects.root(static_cast<ValueId>(i)));
+      uses_[i].written = uses_[root].written;
+      if (is_state(graph.values[root])) {
+        uses_[root].first = std::min(uses_[root].first, uses_[i].first);
+        uses_[root].last = std::max(uses_[root].last, uses_[i].last);
       }
     }
     uses_[static_cast<size_t>(graph.output)].last = count;
@@ -55,18 +78,17 @@ class Uses {
     for (size_t i = 0; i < uses_.size(); ++i) {
       const Use& use = uses_[i];
       const Value& value = graph_.values[i];
-      const bool is_state =
-          value.kind == ValueKind::parameter || value.kind == ValueKind::buffer;
       const bool is_computed =
           value.kind == ValueKind::output || value.kind == ValueKind::input;
-      if (is_state && use.first < at && use.last >= at) {
+      if (is_state(value) && use.first < at && use.last >= at) {
         return std::nullopt;
       }
       if (!is_computed || use.computed >= at || use.last < at) {
         continue;
       }
       // A stage receives a leaf of autograd, which must not change in place.
-      if (found || use.written >= at || !at::isFloatingType(value.dtype)) {
+      if (found || use.written >= at || !at::isFloatingType(value.dtype) ||
+          !has_samples_first(value.shape)) {
         return std::nullopt;
       }
       found = static_cast<ValueId>(i);

@@ -32,8 +32,9 @@ struct Cut {
 /// the longest first stages.
 ///
 /// A stage can begin with a node under two conditions. First, a single tensor crosses
-/// from earlier nodes to this node and later nodes. The tensor is floating-point, and
-/// these nodes do not change it in place. Second, no parameter or buffer is used on
+/// from earlier nodes to this node and later nodes. The tensor is floating-point, its
+/// first dimension alone is the number of samples, and these nodes do not change it in
+/// place. Second, no parameter or buffer is used on
 /// both sides. If `cut.names` is empty, the node must also use a parameter and must not
 /// be batch norm. So batch norm and activations stay with the node before them.
 ///

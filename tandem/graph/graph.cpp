@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/graph/effects.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -122,6 +123,10 @@ class Verifier {
     if (!is_computed(graph_.output)) {
       throw ConfigError("[model] no node computes the output of the model");
     }
+    const Effects effects(graph_);
+    for (const auto& node : graph_.nodes) {
+      check_changes(effects, node);
+    }
   }
 
  private:
@@ -146,7 +151,6 @@ class Verifier {
             expected.type()->str()));
       }
     }
-    check_changes(node);
     for_each_value(node, [&](ValueId id) {
       if (!is_computed(id)) {
         throw ConfigError(
@@ -157,19 +161,27 @@ class Verifier {
     check_outputs(node, schema);
   }
 
-  // A change of the input would change the data, and autograd does not allow changes of
-  // parameters.
-  void check_changes(const Node& node) const {
+  // Autograd does not allow changes of trained parameters. A constant is not part of
+  // checkpoints, so a resumed run would begin with its old elements.
+  void check_changes(const Effects& effects, const Node& node) const {
     const ValueId id = written_value(node);
-    if (id < 0 || !is_computed(id)) {
+    if (id < 0) {
       return;
     }
     const Value& value = graph_.value(id);
-    if (value.kind != ValueKind::output && value.kind != ValueKind::buffer) {
+    if (value.kind == ValueKind::parameter && value.tensor.requires_grad()) {
       throw ConfigError(
-          "[model] " + name_for_messages(node) + " changes the " +
-          (value.kind == ValueKind::input ? "input" : "tensor " + value.name) +
-          " in place; use an operator that returns a new tensor");
+          "[model] " + name_for_messages(node) + " changes the parameter " +
+          value.state_name +
+          " in place, which autograd does not allow; use an operator that returns a "
+          "new tensor");
+    }
+    const Value& root = graph_.value(effects.root(id));
+    if (root.kind == ValueKind::constant && !effects.is_scratch(effects.root(id))) {
+      throw ConfigError(
+          "[model] " + name_for_messages(node) + " changes the tensor " + root.name +
+          ", which checkpoints do not contain; register it as a buffer with "
+          "persistent=True");
     }
   }
 
@@ -302,6 +314,18 @@ void verify(const Graph& graph) {
   Verifier(graph).verify();
 }
 
+void check_samples(const Graph& graph, int64_t samples, const std::string& setting) {
+  if (samples < graph.min_samples || samples > graph.max_samples) {
+    const bool few = samples < graph.min_samples;
+    throw ConfigError(fmt::format(
+        "[model] a batch has {} samples, expected at {} {}, the limit that the "
+        "network's "
+        "file states; change {}, or torch.export.Dim in the export",
+        samples, few ? "least" : "most", few ? graph.min_samples : graph.max_samples,
+        setting));
+  }
+}
+
 std::string describe(const Graph& graph) {
   std::string text;
   for (const auto& value : graph.values) {
@@ -371,11 +395,6 @@ ValueId written_value(const Node& node) {
     }
   }
   return -1;
-}
-
-bool changes_buffer(const Graph& graph, const Node& node) {
-  const ValueId id = written_value(node);
-  return id >= 0 && graph.value(id).kind == ValueKind::buffer;
 }
 
 bool has_parameters(const Graph& graph, const Node& node) {

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,9 @@ struct Graph {
   std::vector<Node> nodes;
   ValueId input = 0;
   ValueId output = 0;
+  // Smallest and largest number of samples in a batch.
+  int64_t min_samples = 0;
+  int64_t max_samples = std::numeric_limits<int64_t>::max();
   // Another name of a parameter or buffer that has several names (tied weights), and
   // the id of the value.
   struct Alias {
@@ -186,11 +190,15 @@ void for_each_value(const Node& node, const Use& use) {
 /// - Every argument has the type that the operator's schema requires.
 /// - Every value is computed once, before its first use.
 /// - Names of values are unique.
-/// - A node that changes a tensor in place changes a buffer or the output of another
-///   node.
+/// - No node changes a trained parameter in place, except through detach(), and no node
+///   changes a constant that the graph reads before it overwrites the constant.
 ///
 /// Otherwise, throws ConfigError with the node and its source line.
 void verify(const Graph& graph);
+
+/// Throws ConfigError if the graph cannot run a batch of `samples` samples, because of
+/// its limits. `setting` is the flag to change, such as "--batch-size".
+void check_samples(const Graph& graph, int64_t samples, const std::string& setting);
 
 /// Returns the graph as text, with one line per tensor and per node. The text contains
 /// shapes, operators and arguments, but not the elements of parameters and buffers.
@@ -220,9 +228,6 @@ void verify(const Graph& graph);
 /// Returns the id of the value that a node changes in place; -1 if the node changes no
 /// value.
 [[nodiscard]] ValueId written_value(const Node& node);
-
-/// Returns whether a node changes a buffer in place, such as batch norm's counter.
-[[nodiscard]] bool changes_buffer(const Graph& graph, const Node& node);
 
 /// Returns whether a node reads a parameter.
 [[nodiscard]] bool has_parameters(const Graph& graph, const Node& node);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/effects.h"
 
 namespace tandem {
 
@@ -63,6 +64,17 @@ int64_t count_samples(const std::vector<Size>& shape, const at::Tensor& input) {
   return 0;
 }
 
+// Returns the operator of LibTorch that computes a node. A view fails if the strides of
+// its input are not those of the exporting PyTorch. So a view whose memory no node
+// changes may be a copy.
+const char* operator_for(const Node& node, bool relu_in_place, const Effects& effects) {
+  const bool is_view = (node.target == "aten::view" && node.overload.empty()) ||
+                       node.target == "aten::_unsafe_view";
+  return relu_in_place                                     ? "aten::relu_"
+         : is_view && !effects.is_changed(node.outputs[0]) ? "aten::reshape"
+                                                           : node.target.c_str();
+}
+
 bool is_device(const c10::Argument& argument) {
   return argument.type()->str().rfind("Device", 0) == 0;
 }
@@ -73,19 +85,23 @@ bool is_device(const c10::Argument& argument) {
 struct Interpreter::Step {
   const Node* node;
   const OperatorRow* row;
-  // Not set if OperatorRow::run computes the operator.
+  // Not set if tandem computes the operator.
   c10::optional<c10::OperatorHandle> handle;
   // The arguments; those in `changing` are set in each call.
   std::vector<c10::IValue> arguments;
   std::vector<size_t> changing;
-  bool changes_buffer = false;
+  bool changes_state = false;
+  // The value whose memory is the output in evaluation, if the node does not run then;
+  // otherwise -1.
+  ValueId unchanged = -1;
   // Values that no later node reads.
   std::vector<ValueId> last_used;
 };
 
 Interpreter::Interpreter(
     const Graph& graph, StackFunction stack_statistics, at::Device device)
-    : graph_(graph), stack_statistics_(std::move(stack_statistics)) {
+    : graph_(graph), stack_statistics_(std::move(stack_statistics)), device_(device) {
+  const Effects effects(graph);
   for (const auto& value : graph.values) {
     constants_.push_back(
         value.kind == ValueKind::constant ? value.tensor.to(device) : at::Tensor());
@@ -95,10 +111,10 @@ Interpreter::Interpreter(
     Step step;
     step.node = &node;
     step.row = &operator_row(node.target);
-    if (step.row->run == nullptr) {
-      const bool relu = in_place.count(&node) > 0;
+    if (!step.row->runs()) {
       step.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
-          relu ? "aten::relu_" : node.target.c_str(), node.overload.c_str());
+          operator_for(node, in_place.count(&node) > 0, effects),
+          node.overload.c_str());
     }
     const auto& arguments = schema_of(node).arguments();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
@@ -108,10 +124,36 @@ Interpreter::Interpreter(
         step.changing.push_back(i);
       }
     }
-    step.changes_buffer = changes_buffer(graph, node);
+    step.changes_state = effects.changes_state(node);
+    const ValueId changed = effects.changed(node);
+    const bool is_buffer =
+        changed >= 0 && graph.value(changed).kind == ValueKind::buffer;
+    step.unchanged =
+        is_buffer && !effects.is_scratch(changed) ? written_value(node) : -1;
     steps_.push_back(std::move(step));
   }
-  std::set<ValueId> used = {graph.output};
+  plan_copies(effects);
+  find_last_uses();
+}
+
+void Interpreter::plan_copies(const Effects& effects) {
+  for (size_t i = 0; i < graph_.values.size(); ++i) {
+    const auto id = static_cast<ValueId>(i);
+    const ValueKind kind = graph_.values[i].kind;
+    if (kind == ValueKind::output || effects.root(id) != id ||
+        !effects.is_changed(id)) {
+      continue;
+    }
+    if (kind == ValueKind::input || kind == ValueKind::constant) {
+      copied_.push_back(id);
+    } else if (kind == ValueKind::parameter || effects.is_scratch(id)) {
+      copied_in_evaluation_.push_back(id);
+    }
+  }
+}
+
+void Interpreter::find_last_uses() {
+  std::set<ValueId> used = {graph_.output};
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     const auto see = [&](ValueId id) {
       if (id >= 0 && used.insert(id).second) {
@@ -134,16 +176,22 @@ class Interpreter::Pass {
       : graph_(of.graph_),
         constants_(of.constants_),
         stack_statistics_(of.stack_statistics_),
+        device_(of.device_),
         values_(graph_.values.size()),
         context_(context),
         samples_(count_samples(graph_.value(graph_.input).shape, input)) {
+    check_samples(graph_, samples_, "the size of the batches");
     values_[static_cast<size_t>(graph_.input)] =
         context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
+    copy(of.copied_);
+    if (!context.training) {
+      copy(of.copied_in_evaluation_);
+    }
   }
 
   at::Tensor run(const std::vector<Step>& steps) {
     for (const auto& step : steps) {
-      run(step);
+      run_named(step);
     }
     return tensor(graph_.output);
   }
@@ -152,9 +200,15 @@ class Interpreter::Pass {
   const at::Tensor& tensor(ValueId id) const {
     const Value& value = graph_.value(id);
     const auto i = static_cast<size_t>(id);
-    return value.kind == ValueKind::constant ? constants_[i]
-           : value.tensor.defined()          ? value.tensor
-                                             : values_[i];
+    return values_[i].defined()                ? values_[i]
+           : value.kind == ValueKind::constant ? constants_[i]
+                                               : value.tensor;
+  }
+
+  void copy(const std::vector<ValueId>& ids) {
+    for (const ValueId id : ids) {
+      values_[static_cast<size_t>(id)] = tensor(id).clone();
+    }
   }
 
   c10::IValue value_of(const Argument& argument) const {
@@ -201,10 +255,22 @@ class Interpreter::Pass {
     return list;
   }
 
+  // Names the node in errors of LibTorch.
+  void run_named(const Step& step) {
+    try {
+      run(step);
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::Error& error) {
+      throw Error(fmt::format(
+          "[model] {} fails: {}; change this line of the model or its input",
+          name_for_messages(*step.node), first_line(error)));
+    }
+  }
+
   void run(const Step& step) {
-    if (step.changes_buffer && !context_.training) {
-      // The output is the buffer.
-      store(step, {tensor(step.node->arguments[0].value)});
+    if (step.unchanged >= 0 && !context_.training) {
+      store(step, {tensor(step.unchanged)});
       return;
     }
     std::vector<c10::IValue> stack = step.arguments;
@@ -215,9 +281,12 @@ class Interpreter::Pass {
     if (rounds && step.row->rounds == RoundedValues::all) {
       round_all(stack);
     }
+    const OperatorCall call{graph_, *step.node, samples_,         device_,
+                            stack,  context_,   stack_statistics_};
     if (step.row->run != nullptr) {
-      stack = {step.row->run(
-          {graph_, *step.node, samples_, stack, context_, stack_statistics_})};
+      stack = {step.row->run(call)};
+    } else if (step.row->run_list != nullptr) {
+      stack = step.row->run_list(call);
     } else {
       step.handle->callBoxed(&stack);
     }
@@ -252,7 +321,7 @@ class Interpreter::Pass {
             list ? elements.at(i) : results.at(i).toTensor();
       }
     }
-    if (context_.after_node && !step.changes_buffer && !outputs.empty() &&
+    if (context_.after_node && !step.changes_state && !outputs.empty() &&
         outputs[0] >= 0) {
       context_.after_node(*step.node, tensor(outputs[0]));
     }
@@ -264,7 +333,8 @@ class Interpreter::Pass {
   const Graph& graph_;
   const std::vector<at::Tensor>& constants_;
   const StackFunction& stack_statistics_;
-  // By ValueId.
+  at::Device device_;
+  // By ValueId. Undefined for parameters, buffers and constants that are not copied.
   std::vector<at::Tensor> values_;
   const ForwardContext& context_;
   int64_t samples_;

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "tandem/graph/effects.h"
 #include "tandem/graph/graph.h"
 #include "tandem/graph/operators.h"
 
@@ -11,11 +12,19 @@ namespace tandem {
 
 /// Runs a graph through LibTorch's dispatcher, with autograd if gradients are enabled.
 ///
-/// ForwardContext::training selects training or evaluation mode; the mode in the
-/// arguments of batch norm and dropout has no effect. Nodes that change a buffer run in
-/// training only. A ReLU overwrites its input if neither another node nor backward
-/// reads the input. Several threads can run evaluations at the same time. Only one
-/// thread can run training, because training changes buffers.
+/// ForwardContext::training selects training or evaluation mode. Batch norm and dropout
+/// whose argument for the mode is false are frozen: they are always in evaluation mode.
+/// A ReLU overwrites its input if
+/// neither another node nor backward reads the input.
+///
+/// Evaluation changes neither parameters nor buffers. A node that changes a buffer does
+/// not run then, so later nodes read the buffer as training left it. If nodes overwrite
+/// the whole buffer before they read it, they run on a copy. Nodes that change a
+/// parameter also run on a copy. The input and constants are copied in both modes.
+///
+/// An error of an operator is an Error that names the node and its source line. Several
+/// threads can run evaluations at the same time. Only one thread can run training,
+/// because training changes buffers.
 class Interpreter {
  public:
   /// Prepares the calls of operators. `graph` must pass verify() and outlive the
@@ -38,11 +47,18 @@ class Interpreter {
   struct Step;
   class Pass;
 
+  void plan_copies(const Effects& effects);
+  void find_last_uses();
+
   const Graph& graph_;
   StackFunction stack_statistics_;
+  at::Device device_;
   std::vector<Step> steps_;
   // Constants on the device, by ValueId; undefined for other values.
   std::vector<at::Tensor> constants_;
+  // Values that each pass copies, because its nodes change them.
+  std::vector<ValueId> copied_;
+  std::vector<ValueId> copied_in_evaluation_;
 };
 
 }  // namespace tandem

@@ -6,41 +6,36 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/effects.h"
 #include "tandem/graph/graph.h"
 #include "tandem/graph/onnx_operators.h"
 #include "tandem/graph/operators.h"
+#include "tandem/graph/random_operators.h"
 
 namespace tandem {
 
 namespace {
 
-std::set<ValueId> written_values(const Graph& graph) {
-  std::set<ValueId> written;
-  for (const auto& node : graph.nodes) {
-    written.insert(written_value(node));
-  }
-  return written;
-}
-
-bool is_constant(const Graph& graph, const Argument& argument) {
+bool is_constant(const Graph& graph, const Effects& effects, const Argument& argument) {
   return argument.kind == Argument::Kind::constant ||
          (argument.kind == Argument::Kind::value &&
-          graph.value(argument.value).kind == ValueKind::constant);
+          graph.value(argument.value).kind == ValueKind::constant &&
+          !effects.is_changed(argument.value));
 }
 
-bool is_constant(
-    const Graph& graph, const Node& node, const std::set<ValueId>& written) {
+bool is_constant(const Graph& graph, const Effects& effects, const Node& node) {
   const auto& row = operator_row(node.target);
-  return row.run == nullptr && !row.has(kIsRandom) && !row.has(kUsesFiles) &&
-         node.outputs.size() == 1 && written.count(node.outputs[0]) == 0 &&
-         written_value(node) < 0 &&
+  return !row.runs() && !draws_random_numbers(node) && !row.has(kUsesFiles) &&
+         node.outputs.size() == 1 && node.outputs[0] >= 0 &&
+         !effects.is_changed(node.outputs[0]) && written_value(node) < 0 &&
          std::all_of(
              node.arguments.begin(), node.arguments.end(),
-             [&](const Argument& argument) { return is_constant(graph, argument); });
+             [&](const Argument& argument) {
+               return is_constant(graph, effects, argument);
+             });
 }
 
 // Returns the result of an operator that returns one tensor; undefined for another.
@@ -64,13 +59,12 @@ at::Tensor result_of(const Graph& graph, const Node& node) {
 // its result. Keeps nodes that draw random numbers, and tensors that a node changes in
 // place.
 Graph with_constant_values(Graph graph) {
-  const auto written = written_values(graph);
+  const Effects effects(graph);
   std::vector<Node> nodes;
   for (auto& node : graph.nodes) {
     const ValueId id = node.outputs.empty() ? -1 : node.outputs[0];
-    const auto tensor = id >= 0 && is_constant(graph, node, written)
-                            ? result_of(graph, node)
-                            : at::Tensor();
+    const auto tensor =
+        is_constant(graph, effects, node) ? result_of(graph, node) : at::Tensor();
     if (!tensor.defined()) {
       nodes.push_back(std::move(node));
       continue;
@@ -109,12 +103,14 @@ constexpr const char* kAdvice =
 
 // Adds a node of the graph. `is_used` is true for values that the model needs.
 void add_to(
-    OnnxBuilder& builder, const Graph& graph, const Node& node,
+    OnnxBuilder& builder, const Graph& graph, const Effects& effects, const Node& node,
     const std::vector<bool>& is_used) {
-  const ValueId written = written_value(node);
   // Evaluation does not change buffers.
-  if (changes_buffer(graph, node)) {
-    builder.end(node, {builder.name_of(written)}, true);
+  if (effects.changes_state(node)) {
+    if (effects.is_scratch(effects.changed(node))) {
+      throw OnnxObstacle{"that overwrites a buffer"};
+    }
+    builder.end(node, {builder.name_of(written_value(node))}, true);
     return;
   }
   const OnnxRow* row = onnx_row(node.target);
@@ -144,13 +140,14 @@ std::vector<bool> used_values(const Graph& graph) {
 
 OnnxModel onnx_model(const Graph& of) {
   const Graph graph = with_constant_values(of);
+  const Effects effects(graph);
   OnnxBuilder builder(graph);
   const auto is_used = used_values(graph);
   // Nodes by operator and reason.
   std::map<std::string, std::vector<const Node*>> obstacles;
   for (const auto& node : graph.nodes) {
     const bool needed =
-        (written_value(node) >= 0 && !changes_buffer(graph, node)) ||
+        (written_value(node) >= 0 && !effects.changes_state(node)) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](const ValueId id) {
           return id >= 0 && is_used[static_cast<size_t>(id)];
         });
@@ -159,7 +156,7 @@ OnnxModel onnx_model(const Graph& of) {
     }
     builder.begin(node);
     try {
-      add_to(builder, graph, node, is_used);
+      add_to(builder, graph, effects, node, is_used);
     } catch (const OnnxObstacle& obstacle) {
       const std::string reason = obstacle.reason.empty() ? "" : " " + obstacle.reason;
       obstacles[operator_name(node) + reason].push_back(&node);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/batch_norm.h>
+#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -12,8 +13,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
+#include <utility>
 
-#include "tandem/base/error.h"
+#include "tandem/graph/random_operators.h"
 
 namespace tandem {
 
@@ -76,56 +79,6 @@ double attention_multiplications(const Graph& graph, const Node& node) {
 
 // --- operators that tandem computes
 
-// Returns the dimension of a value that grows with the number of samples; 0 if it is
-// unknown.
-int64_t sample_dimension(const OperatorCall& call, size_t argument) {
-  const auto& shape = shape_of(call.graph, call.node, argument);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i].per_sample != 0) {
-      return static_cast<int64_t>(i);
-    }
-  }
-  return 0;
-}
-
-// Returns a mask for `shape`, whose dimension `dimension` grows with the samples.
-at::Tensor mask_for(
-    const OperatorCall& call, std::vector<int64_t> shape, int64_t dimension, double p,
-    const at::TensorOptions& options) {
-  const auto dtype =
-      options.dtype() == at::kDouble ? at::ScalarType::Double : at::ScalarType::Float;
-  // A dimension such as N * heads has several rows per sample.
-  const int64_t rows = shape[static_cast<size_t>(dimension)];
-  shape.erase(shape.begin() + dimension);
-  shape.insert(shape.begin(), rows);
-  const int64_t samples =
-      call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
-  const int64_t count = c10::multiply_integers(shape);
-  return dropout_mask(
-             call.context.samples, call.node.number, samples,
-             samples == 0 ? 0 : count / samples, p, options.dtype(dtype))
-      .to(c10::typeMetaToScalarType(options.dtype()))
-      .view(shape)
-      .movedim(0, dimension);
-}
-
-// [feature_]dropout[_](input, p, train). feature_dropout drops whole channels, and a
-// name that ends with "_" overwrites the input.
-at::Tensor run_dropout(const OperatorCall& call) {
-  at::Tensor x = call.arguments[0].toTensor();
-  const double p = call.arguments[1].toDouble();
-  if (!call.context.training || p == 0) {
-    return x;
-  }
-  const std::string& name = call.node.target;
-  auto shape = x.sizes().vec();
-  if (name.find("feature") != std::string::npos && shape.size() > 2) {
-    std::fill(shape.begin() + 2, shape.end(), 1);
-  }
-  const auto mask = mask_for(call, shape, sample_dimension(call, 0), p, x.options());
-  return name.back() == '_' ? x.mul_(mask) : x.mul(mask);
-}
-
 at::Tensor optional_tensor(const c10::IValue& value) {
   return value.isNone() ? at::Tensor() : value.toTensor();
 }
@@ -141,14 +94,71 @@ at::Tensor run_batch_norm(const OperatorCall& call) {
   auto variance = optional_tensor(arguments[4]);
   const double momentum = arguments[6].toDouble();
   const double epsilon = arguments[7].toDouble();
-  // Without running statistics, evaluation also uses the batch.
-  const bool training = call.context.training || !mean.defined();
-  if (call.context.training && call.stack_statistics && mean.defined()) {
+  // Without running statistics, evaluation also uses the batch. Frozen batch norm never
+  // uses the batch.
+  const bool frozen = mean.defined() && !arguments[5].toBool();
+  const bool training = (call.context.training && !frozen) || !mean.defined();
+  if (training && call.stack_statistics && mean.defined()) {
     return sync_batch_norm(
         x, weight, bias, mean, variance, momentum, epsilon, call.stack_statistics);
   }
   return at::batch_norm(
       x, weight, bias, mean, variance, training, momentum, epsilon, false);
+}
+
+// instance_norm(input, weight, bias, running_mean, running_var, use_input_stats,
+// momentum, eps, cudnn_enabled)
+at::Tensor run_instance_norm(const OperatorCall& call) {
+  const auto& arguments = call.arguments;
+  const auto mean = optional_tensor(arguments[3]);
+  const bool frozen = mean.defined() && !arguments[5].toBool();
+  return at::instance_norm(
+      arguments[0].toTensor(), optional_tensor(arguments[1]),
+      optional_tensor(arguments[2]), mean, optional_tensor(arguments[4]),
+      (call.context.training && !frozen) || !mean.defined(), arguments[6].toDouble(),
+      arguments[7].toDouble(), false);
+}
+
+// Calls the operator of LibTorch, if this LibTorch has it.
+std::optional<at::Tensor> run_own(
+    const std::string& target, std::vector<c10::IValue> arguments) {
+  const auto own = c10::Dispatcher::singleton().findSchema({target, ""});
+  if (!own.has_value()) {
+    return std::nullopt;
+  }
+  own->callBoxed(&arguments);
+  return arguments[0].toTensor();
+}
+
+constexpr const char* kRmsNormSchema =
+    "aten::rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, "
+    "float? eps=None) -> Tensor";
+
+// Source: torch.nn.RMSNorm's documentation.
+at::Tensor run_rms_norm(const OperatorCall& call) {
+  if (const auto own = run_own(call.node.target, call.arguments)) {
+    return *own;
+  }
+  const auto x = call.arguments[0].toTensor();
+  const auto count = static_cast<int64_t>(call.arguments[1].toIntVector().size());
+  std::vector<int64_t> dims;
+  for (int64_t d = x.dim() - count; d < x.dim(); ++d) {
+    dims.push_back(d);
+  }
+  const double epsilon = !call.arguments[3].isNone() ? call.arguments[3].toDouble()
+                         : x.scalar_type() == at::kDouble
+                             ? std::numeric_limits<double>::epsilon()
+                             : std::numeric_limits<float>::epsilon();
+  const auto norm = x.mul(x.square().mean(dims, /*keepdim=*/true).add(epsilon).rsqrt());
+  const auto weight = optional_tensor(call.arguments[2]);
+  return weight.defined() ? norm.mul(weight) : norm;
+}
+
+// channel_shuffle(self, groups), for which LibTorch 1.13 has no derivative
+at::Tensor run_channel_shuffle(const OperatorCall& call) {
+  const auto x = call.arguments[0].toTensor();
+  const int64_t groups = call.arguments[1].toInt();
+  return x.unflatten(1, {groups, x.size(1) / groups}).transpose(1, 2).flatten(1, 2);
 }
 
 // log_softmax(input, dim, dtype)
@@ -221,20 +231,16 @@ at::Tensor attention_weights(const Attention& attention) {
 at::Tensor run_attention(const OperatorCall& call) {
   Attention attention = attention_of(call.arguments);
   const bool drops = attention.dropout > 0 && call.context.training;
-  static const auto own = c10::Dispatcher::singleton().findSchema(
-      {"aten::scaled_dot_product_attention", ""});
-  if (own.has_value() && !drops) {
-    auto stack = call.arguments;
-    stack[4] = 0.0;
-    own->callBoxed(&stack);
-    return stack[0].toTensor();
+  if (!drops) {
+    auto arguments = call.arguments;
+    arguments[4] = 0.0;
+    if (const auto own = run_own(call.node.target, std::move(arguments))) {
+      return *own;
+    }
   }
   auto weights = attention_weights(attention);
-  if (drops) {
-    weights = weights.mul(mask_for(
-        call, weights.sizes().vec(), sample_dimension(call, 0), attention.dropout,
-        weights.options()));
-  }
+  weights =
+      dropped_out(call, weights, shape_of(call.graph, call.node, 0), attention.dropout);
   auto value = attention.value;
   if (attention.grouped) {
     value = value.repeat_interleave(attention.query.size(-3) / value.size(-3), -3);
@@ -259,12 +265,18 @@ constexpr OperatorRow product(const char* name) {
   return {name, kAll, kNoOperatorTrait, &product_multiplications};
 }
 
-constexpr OperatorRow dropout_row(const char* name) {
-  return {name, kOutput, kIsDropout, nullptr, &run_dropout};
+constexpr OperatorRow dropout_row(
+    const char* name, at::Tensor (*run)(const OperatorCall&) = &run_dropout) {
+  return {name, kOutput, kIsDropout, nullptr, run};
 }
 
-constexpr OperatorRow random_values(const char* name) {
-  return {name, kOutput, kIsRandom};
+constexpr OperatorRow random_row(
+    const char* name, at::Tensor (*run)(const OperatorCall&) = &run_distribution) {
+  return {name, kOutput, kNoOperatorTrait, nullptr, run};
+}
+
+constexpr OperatorRow recurrent_row(const char* name) {
+  return {name, kOutput, kNoOperatorTrait, nullptr, nullptr, nullptr, &run_recurrent};
 }
 
 constexpr OperatorRow kRows[] = {
@@ -277,6 +289,10 @@ constexpr OperatorRow kRows[] = {
     product("aten::bmm"),
     {"aten::addmm", kAll, kNoOperatorTrait, &linear_multiplications},
     {"aten::batch_norm", kOutput, kIsBatchNorm, nullptr, &run_batch_norm},
+    {"aten::instance_norm", kOutput, kNoOperatorTrait, nullptr, &run_instance_norm},
+    {"aten::rms_norm", kOutput, kNoOperatorTrait, nullptr, &run_rms_norm,
+     kRmsNormSchema},
+    {"aten::channel_shuffle", kNone, kNoOperatorTrait, nullptr, &run_channel_shuffle},
     {"aten::relu", kNone},
     {"aten::relu_", kNone},
     {"aten::max_pool2d", kNone},
@@ -311,23 +327,34 @@ constexpr OperatorRow kRows[] = {
     view("aten::alias"),
     view("aten::contiguous"),
     {"aten::from_file", kOutput, kUsesFiles},
-    random_values("aten::alpha_dropout"),
-    random_values("aten::alpha_dropout_"),
-    random_values("aten::feature_alpha_dropout"),
-    random_values("aten::feature_alpha_dropout_"),
-    random_values("aten::bernoulli"),
-    random_values("aten::bernoulli_"),
-    random_values("aten::rrelu"),
-    random_values("aten::rrelu_"),
-    random_values("aten::rand"),
-    random_values("aten::rand_like"),
-    random_values("aten::randn"),
-    random_values("aten::randn_like"),
-    random_values("aten::randint"),
-    random_values("aten::randperm"),
-    random_values("aten::normal"),
-    random_values("aten::multinomial"),
-    random_values("aten::gumbel_softmax"),
+    dropout_row("aten::alpha_dropout", &run_alpha_dropout),
+    dropout_row("aten::alpha_dropout_", &run_alpha_dropout),
+    dropout_row("aten::feature_alpha_dropout", &run_alpha_dropout),
+    dropout_row("aten::feature_alpha_dropout_", &run_alpha_dropout),
+    random_row("aten::rrelu", &run_rrelu),
+    random_row("aten::rrelu_", &run_rrelu),
+    random_row("aten::bernoulli"),
+    random_row("aten::bernoulli_"),
+    random_row("aten::cauchy_"),
+    random_row("aten::exponential_"),
+    random_row("aten::geometric_"),
+    random_row("aten::log_normal_"),
+    random_row("aten::normal"),
+    random_row("aten::normal_"),
+    random_row("aten::uniform_"),
+    random_row("aten::rand"),
+    random_row("aten::rand_like"),
+    random_row("aten::randn"),
+    random_row("aten::randn_like"),
+    random_row("aten::random_"),
+    random_row("aten::randint"),
+    random_row("aten::randint_like"),
+    random_row("aten::randperm", &run_randperm),
+    random_row("aten::multinomial", &run_multinomial),
+    recurrent_row("aten::lstm"),
+    recurrent_row("aten::gru"),
+    recurrent_row("aten::rnn_tanh"),
+    recurrent_row("aten::rnn_relu"),
 };
 
 }  // namespace

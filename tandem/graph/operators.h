@@ -32,6 +32,7 @@ struct OperatorCall {
   const Node& node;
   // Number of samples in the batch; 0 if unknown.
   int64_t samples;
+  at::Device device;
   // Values of the schema's arguments. The operator may move from them.
   std::vector<c10::IValue>& arguments;
   const ForwardContext& context;
@@ -58,14 +59,13 @@ enum OperatorTrait : unsigned {
   kNoOperatorTrait = 0,
   // Backward reads only the inputs, so the next operator may overwrite the output.
   kKeepsOnlyInput = 1,
+  // The argument "p" is the probability of dropout.
   kIsDropout = 2,
   kIsBatchNorm = 4,
-  // Draws from LibTorch's generator, so runs are not reproducible.
-  kIsRandom = 8,
   // Rearranges values without computing, so its cost is 0.
-  kIsView = 16,
+  kIsView = 8,
   // Reads or writes files, which a network from an untrusted source must not do.
-  kUsesFiles = 32,
+  kUsesFiles = 16,
 };
 
 /// Properties of an operator of ATen. Operators without a row run through LibTorch's
@@ -78,12 +78,18 @@ struct OperatorRow {
   unsigned traits = kNoOperatorTrait;
   // Returns the number of multiplications for one sample. Null if there are none.
   double (*multiplications)(const Graph& graph, const Node& node) = nullptr;
-  // Computes the operator. Null if LibTorch's dispatcher computes it.
+  // Computes the operator. Null if LibTorch's dispatcher or `run_list` computes it.
   at::Tensor (*run)(const OperatorCall& call) = nullptr;
   // Schema of an operator that some LibTorch versions lack; null for other operators.
   // If LibTorch lacks the operator, `run` computes it.
   const char* schema = nullptr;
+  // Computes an operator that returns several tensors; null for other operators.
+  std::vector<c10::IValue> (*run_list)(const OperatorCall& call) = nullptr;
 
+  /// Returns whether tandem computes the operator.
+  bool runs() const {
+    return run != nullptr || run_list != nullptr;
+  }
   bool has(OperatorTrait trait) const {
     return (traits & trait) != 0;
   }

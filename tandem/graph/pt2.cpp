@@ -2,10 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/pt2_archive.h"
 #include "tandem/graph/pt2_json.h"
@@ -19,6 +22,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kSchema = 8;
+
+// The region of `with torch.no_grad():` and `with torch.enable_grad():`.
+constexpr const char* kGradRegion = "torch.ops.higher_order.wrap_with_set_grad_enabled";
 
 const json::array_t& array_of(const json& value) {
   return value.get_ref<const json::array_t&>();
@@ -55,12 +61,11 @@ class ProgramReader {
     read_input(inputs);
     read_state(inputs);
     read_constants(inputs);
-    for (const auto& node : array_of(source().at("nodes"))) {
-      read_node(node);
-    }
+    read_nodes();
     where_ = "'" + path_ + "'";
     graph_.output = id_of(output);
     verify(graph_);
+    report_frozen();
     return std::move(graph_);
   }
 
@@ -72,8 +77,9 @@ class ProgramReader {
     fail_pt2(path_, "is damaged: " + what);
   }
 
+  // Returns the graph that is read: the program's, or that of a region.
   const json& source() const {
-    return program_.at("graph_module").at("graph");
+    return region_ != nullptr ? *region_ : program_.at("graph_module").at("graph");
   }
 
   void check_schema() const {
@@ -113,12 +119,33 @@ class ProgramReader {
           names.size()));
     }
     find_symbol(array_of(source().at("tensor_values").at(names[0]).at("sizes")));
+    read_limits();
     graph_.input = add(value_of(names[0], ValueKind::input));
     const auto& shape = graph_.value(graph_.input).shape;
     for (size_t i = 1; i < shape.size(); ++i) {
       if (shape[i].per_sample != 0) {
         refuse_input(text_of(shape));
       }
+    }
+  }
+
+  // Reads the limits of the number of samples. PyTorch states 2 as the smallest number
+  // of a dimension without limits, and does not check it.
+  void read_limits() {
+    const auto found = program_.at("range_constraints").find(symbol_);
+    if (found == program_.at("range_constraints").end()) {
+      return;
+    }
+    const json& least = found->at("min_val");
+    const json& most = found->at("max_val");
+    if (!least.is_null() && integer_of(least) > 2) {
+      graph_.min_samples = integer_of(least);
+    }
+    if (!most.is_null()) {
+      graph_.max_samples = integer_of(most);
+    }
+    if (graph_.max_samples < std::max<int64_t>(1, graph_.min_samples)) {
+      fail("the number of samples has no possible value");
     }
   }
 
@@ -189,9 +216,19 @@ class ProgramReader {
 
   ValueId add(Value value) {
     const std::string name = value.name;
+    value.name = unique_name(name);
     const ValueId id = add_value(graph_, std::move(value));
     name_value(name, id);
     return id;
+  }
+
+  // Regions may have values with the names of other values.
+  std::string unique_name(const std::string& name) {
+    std::string unique = name;
+    for (int i = 1; !names_of_values_.insert(unique).second; ++i) {
+      unique = name + "_in_region_" + std::to_string(i);
+    }
+    return unique;
   }
 
   void name_value(const std::string& name, ValueId id) {
@@ -316,6 +353,115 @@ class ProgramReader {
 
   // --- nodes
 
+  void read_nodes() {
+    for (const auto& node : array_of(source().at("nodes"))) {
+      if (string_of(node.at("target")) == kGradRegion) {
+        read_region(node);
+      } else {
+        read_node(node);
+      }
+    }
+  }
+
+  // Adds the nodes of a region without gradients. Autograd does not record them,
+  // because their inputs are detached. Their changes in place still reach these inputs.
+  void read_region(const json& source) {
+    const auto& inputs = array_of(source.at("inputs"));
+    const bool records = inputs.at(0).at("arg").at("as_bool") == true;
+    const json& inner = inputs.at(1).at("arg").at("as_graph").at("graph");
+    const auto& names = array_of(inner.at("inputs"));
+    if (region_ != nullptr && records) {
+      refuse("has torch.enable_grad() in torch.no_grad(); remove enable_grad()");
+    }
+    if (inputs.size() != names.size() + 2) {
+      fail("a region has another number of inputs than its graph");
+    }
+    std::map<std::string, ValueId> inside;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const json& outer = inputs[i + 2].at("arg");
+      if (kind_of(outer) == "as_tensor") {
+        const ValueId id = id_of(string_of(outer.at("as_tensor").at("name")));
+        inside[string_of(names[i].at("as_tensor").at("name"))] =
+            records ? id : detached(id);
+      }
+    }
+    const json* outside = std::exchange(region_, &inner);
+    std::swap(ids_, inside);
+    read_nodes();
+    std::vector<ValueId> results;
+    for (const auto& output : array_of(inner.at("outputs"))) {
+      results.push_back(
+          kind_of(output) == "as_tensor"
+              ? id_of(string_of(output.at("as_tensor").at("name")))
+              : -1);
+    }
+    std::swap(ids_, inside);
+    region_ = outside;
+    name_results(source, results);
+  }
+
+  // Names the results of a region, one tensor each or a list of tensors.
+  void name_results(const json& source, const std::vector<ValueId>& results) {
+    std::vector<std::string> names;
+    for (const auto& output : array_of(source.at("outputs"))) {
+      if (kind_of(output) == "as_tensor") {
+        names.push_back(string_of(output.at("as_tensor").at("name")));
+      } else if (kind_of(output) == "as_tensors") {
+        for (const auto& tensor : array_of(output.at("as_tensors"))) {
+          names.push_back(string_of(tensor.at("name")));
+        }
+      } else {
+        names.emplace_back();
+      }
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].empty() && (i >= results.size() || results[i] < 0)) {
+        fail("a region does not compute '" + names[i] + "'");
+      }
+      if (!names[i].empty()) {
+        name_value(names[i], results[i]);
+      }
+    }
+  }
+
+  // Returns the value itself if it has no gradient.
+  ValueId detached(ValueId id) {
+    const Value& value = graph_.value(id);
+    const bool has_gradient =
+        (value.kind == ValueKind::parameter || value.kind == ValueKind::output) &&
+        at::isFloatingType(value.dtype);
+    if (!has_gradient) {
+      return id;
+    }
+    const ValueId result = add_value(
+        graph_, {ValueKind::output, unique_name(value.name + "_detached"), value.dtype,
+                 value.shape});
+    add_node(graph_, "aten::detach", "", {Argument::of_value(id)}, {result});
+    return result;
+  }
+
+  // The dtype of a new tensor depends on torch.set_default_dtype() in the exporting
+  // program, so the call gets the dtype that the file states.
+  void fix_dtype(Node& node, const c10::FunctionSchema& schema) const {
+    const auto index = schema.argumentIndexWithName("dtype");
+    bool reads = false;
+    for_each_value(node, [&](ValueId) { reads = true; });
+    if (index && !reads && node.outputs.size() == 1 && node.outputs[0] >= 0 &&
+        node.arguments[static_cast<size_t>(*index)].is_none()) {
+      node.arguments[static_cast<size_t>(*index)] =
+          Argument::of(static_cast<int64_t>(graph_.value(node.outputs[0]).dtype));
+    }
+  }
+
+  void report_frozen() const {
+    const std::string frozen = find_frozen(graph_, names_);
+    if (!frozen.empty()) {
+      log_info(
+          "[model] all batch norms are frozen, because " + where_ + " has " + frozen +
+          " in evaluation mode; to train them, export with " + kExportLine);
+    }
+  }
+
   void read_node(const json& source) {
     const std::string& target = string_of(source.at("target"));
     const auto& outputs = array_of(source.at("outputs"));
@@ -336,6 +482,7 @@ class ProgramReader {
     for (const auto& output : outputs) {
       add_outputs(node, output);
     }
+    fix_dtype(node, schema);
     node.number = static_cast<int64_t>(graph_.nodes.size());
     graph_.nodes.push_back(std::move(node));
   }
@@ -411,9 +558,13 @@ class ProgramReader {
         return size_of(source().at("sym_int_values").at(name));
       },
       [this](const std::string& what) { refuse(what); }};
+  // Graph of the region that is read; null outside of regions.
+  const json* region_ = nullptr;
   // Symbol of the number of samples.
   std::string symbol_;
+  // Values by their names in the program or in the region.
   std::map<std::string, ValueId> ids_;
+  std::set<std::string> names_of_values_;
   Graph graph_;
 };
 

@@ -9,6 +9,7 @@
 #include "tandem/graph/operators.h"
 #include "tandem/graph/pt2.h"
 #include "tandem/graph/pt2_json.h"
+#include "tandem/graph/random_operators.h"
 
 namespace tandem {
 
@@ -229,6 +230,15 @@ bool is_false(const Argument& argument) {
          !argument.constant.toBool();
 }
 
+// Returns the argument that is true in training; null if the operator has none.
+const Argument* find_mode(const Node& node, const c10::FunctionSchema& schema) {
+  const Argument* mode = nullptr;
+  for (const char* name : {"training", "train", "use_input_stats"}) {
+    mode = mode == nullptr ? find_argument(node, schema, name) : mode;
+  }
+  return mode;
+}
+
 // Returns false if the target is not an operator.
 bool set_operator(Node& node, const std::string& target) {
   static const std::string kStart = "torch.ops.";
@@ -352,32 +362,52 @@ std::optional<std::string> find_problem(
   if (row.has(kUsesFiles)) {
     return "reads or writes a file, which a network must not do; remove the operator";
   }
-  if (row.has(kIsRandom)) {
-    return "draws random numbers that tandem cannot reproduce; use dropout, or draw "
-           "them before the network";
+  if (!row.runs() && draws_random_numbers(node)) {
+    return "draws random numbers that tandem cannot reproduce; draw them with an "
+           "operator such as bernoulli, rand or randn";
   }
-  const Argument* mode = nullptr;
-  for (const char* name : {"training", "train", "use_input_stats"}) {
-    mode = mode == nullptr ? find_argument(node, schema, name) : mode;
+  if (node.target.rfind("aten::as_strided", 0) == 0) {
+    return "depends on strides, which differ between versions of LibTorch; use slices "
+           "or reshape";
   }
+  const Argument* mode = find_mode(node, schema);
   if (row.has(kIsBatchNorm) || row.has(kIsDropout)) {
-    return mode == nullptr || !is_false(*mode)
-               ? std::optional<std::string>()
-               : std::string(
-                     "is in evaluation mode; export the network for training: ") +
-                     kExportLine;
+    return std::nullopt;
   }
   const Argument* mean = find_argument(node, schema, "running_mean");
   const Argument* dropout = find_argument(node, schema, "dropout");
-  const bool keeps_statistics = mean != nullptr && !mean->is_none();
-  const bool drops =
-      mode != nullptr && mean == nullptr && (dropout == nullptr || !is_zero(*dropout));
+  const bool keeps_statistics = mean != nullptr && !mean->is_none() && !row.runs();
+  const bool drops = mode != nullptr && mean == nullptr && !row.runs() &&
+                     (dropout == nullptr || !is_zero(*dropout));
   if (keeps_statistics || drops) {
     return "depends on training or evaluation mode, which tandem supports in batch "
            "norm "
            "and dropout only; use these, and export without run_decompositions()";
   }
   return std::nullopt;
+}
+
+std::string find_frozen(const Graph& graph, const Pt2Names& names) {
+  const Node* evaluation = nullptr;
+  bool drops = false;
+  for (const auto& node : graph.nodes) {
+    const auto& row = operator_row(node.target);
+    const Argument* mode = find_mode(node, schema_of(node));
+    if (mode == nullptr || !(row.has(kIsBatchNorm) || row.has(kIsDropout))) {
+      continue;
+    }
+    if (!is_false(*mode)) {
+      return "";
+    }
+    evaluation = evaluation == nullptr ? &node : evaluation;
+    drops = drops || row.has(kIsDropout);
+  }
+  if (drops) {
+    names.refuse(
+        "has " + name_for_messages(*evaluation) +
+        " in evaluation mode; export the network for training: " + kExportLine);
+  }
+  return evaluation == nullptr ? "" : name_for_messages(*evaluation);
 }
 
 // Form: "KEY,PATH,CLASS;KEY,PATH,CLASS", the innermost module last. A path ends with

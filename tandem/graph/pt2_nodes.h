@@ -42,10 +42,18 @@ const c10::FunctionSchema& find_operator(
     const Pt2Names& names);
 
 /// Returns the reason why tandem cannot train a network with this call of `schema`. For
-/// example, the operator draws random numbers or uses files, or the arguments fix
-/// evaluation mode. Returns nullopt for other calls.
+/// example, the operator uses files or depends on strides. Returns nullopt for other
+/// calls.
 std::optional<std::string> find_problem(
     const Node& node, const c10::FunctionSchema& schema);
+
+/// Checks the modes of batch norm and dropout. If batch norm is in evaluation mode and
+/// no node is in training mode, returns the name of the first batch norm, which is
+/// frozen. Otherwise returns "".
+///
+/// Calls names.refuse if dropout, too, is in evaluation mode. The file was then
+/// exported from a model in evaluation mode.
+std::string find_frozen(const Graph& graph, const Pt2Names& names);
 
 /// Returns the path of the module that made a node, such as "layer1.0.conv1", or "" if
 /// the module is the whole model or unknown. `metadata` is the metadata of the node in

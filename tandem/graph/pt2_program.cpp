@@ -99,10 +99,13 @@ class ProgramWriter {
         {"metadata", Pt2Json::object()},
         {"treespec_namedtuple_fields", Pt2Json::object()},
     };
+    const bool limited = graph_.max_samples < std::numeric_limits<int64_t>::max();
+    const Pt2Json most = limited ? Pt2Json(graph_.max_samples) : Pt2Json(nullptr);
+    const Pt2Json limits = {{"min_val", graph_.min_samples}, {"max_val", most}};
     return {
         {"graph_module", std::move(module)},
         {"opset_version", {{"aten", 10}}},
-        {"range_constraints", {{kPt2Symbol, {{"min_val", 0}, {"max_val", nullptr}}}}},
+        {"range_constraints", {{kPt2Symbol, limits}}},
         {"schema_version", {{"major", 8}, {"minor", 20}}},
         {"verifiers", Pt2Json::array({"TRAINING"})},
         {"torch_version", "2.15.0"},

@@ -7,7 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "tandem/graph/effects.h"
 #include "tandem/graph/operators.h"
+#include "tandem/graph/random_operators.h"
 
 namespace tandem {
 
@@ -111,7 +113,7 @@ class RecordingConverter {
     Node node;
     node.target = found->name();
     node.overload = found->overload_name();
-    if (operator_row(node.target).has(kIsRandom)) {
+    if (draws_random_numbers(node)) {
       throw NoGraph(node.target + " draws random numbers from LibTorch's generator");
     }
     for (const auto* input : recorded.inputs()) {
@@ -277,12 +279,13 @@ Graph graph_of(const torch::jit::Graph& recording, const Graph& state) {
 }
 
 Graph needed_part(const Graph& from, bool buffer_updates) {
+  const Effects effects(from);
   std::vector<bool> used(from.values.size());
   std::vector<bool> kept(from.nodes.size());
   used[static_cast<size_t>(from.output)] = true;
   for (size_t i = from.nodes.size(); i-- > 0;) {
     const Node& node = from.nodes[i];
-    kept[i] = changes_buffer(from, node) ? buffer_updates : written_value(node) >= 0;
+    kept[i] = effects.changes_state(node) ? buffer_updates : written_value(node) >= 0;
     for (const ValueId id : node.outputs) {
       kept[i] = kept[i] || (id >= 0 && used[static_cast<size_t>(id)]);
     }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/effects.h"
 #include "tandem/graph/interpreter.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/recording.h"
@@ -170,10 +171,10 @@ bool follows_mode(
   const bool evaluates = number(evaluation, name, 0) == 0;
   if (row.has(kIsBatchNorm)) {
     // Without running statistics, evaluation also uses the batch.
-    return trains && (evaluates || training.arguments[3].kind != Argument::Kind::value);
+    return evaluates || (trains && training.arguments[3].kind != Argument::Kind::value);
   }
   if (row.has(kIsDropout)) {
-    return (trains && evaluates) || number(training, "p", 1) == 0;
+    return evaluates || number(training, "p", 1) == 0;
   }
   if (training.target == "aten::scaled_dot_product_attention") {
     return evaluates;
@@ -185,8 +186,9 @@ bool follows_mode(
 // Throws NoGraph unless `training` also describes evaluation, in which the interpreter
 // changes no buffer.
 void check_modes(const Graph& training, const Graph& evaluation) {
+  const Effects effects(evaluation);
   for (const auto& node : evaluation.nodes) {
-    if (changes_buffer(evaluation, node)) {
+    if (effects.changes_state(node)) {
       throw NoGraph(node.target + " changes a buffer in evaluation");
     }
   }

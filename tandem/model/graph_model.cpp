@@ -53,8 +53,9 @@ class GraphModel : public Model {
   std::optional<Interpreter> interpreter_;
 };
 
+// Schemas describe dtypes as integers; `real_type` keeps the difference.
 bool is_type(const c10::Argument& argument) {
-  return argument.type()->str().find("ScalarType") != std::string::npos;
+  return argument.real_type()->str().find("ScalarType") != std::string::npos;
 }
 
 }  // namespace
@@ -89,10 +90,10 @@ void convert(Graph& graph, at::ScalarType dtype) {
 void turn_dropout_off(Graph& graph) {
   for (auto& node : graph.nodes) {
     const bool is_dropout = operator_row(node.target).has(kIsDropout);
-    const auto index =
-        schema_of(node).argumentIndexWithName(is_dropout ? "p" : "dropout_p");
-    if (index) {
-      node.arguments[static_cast<size_t>(*index)] = Argument::of(0.0);
+    for (const char* name : {is_dropout ? "p" : "dropout", "dropout_p"}) {
+      if (const auto index = schema_of(node).argumentIndexWithName(name)) {
+        node.arguments[static_cast<size_t>(*index)] = Argument::of(0.0);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/effects.h"
 #include "tandem/model/layer_kinds.h"
 
 namespace tandem {
@@ -119,8 +120,9 @@ std::string module_tree(ModelKind kind, const std::vector<Layer>& layers) {
 
 std::vector<LayerSummary> summarise(const Graph& graph) {
   std::vector<LayerSummary> rows;
+  const Effects effects(graph);
   for (const auto& node : graph.nodes) {
-    if (changes_buffer(graph, node)) {
+    if (effects.changes_state(node)) {
       continue;
     }
     LayerSummary row;

@@ -12,6 +12,7 @@
 #include "tandem/config/name_patterns.h"
 #include "tandem/data/normalization.h"
 #include "tandem/formats/tensor_list.h"
+#include "tandem/graph/effects.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
@@ -193,6 +194,19 @@ void compare_outputs(const Dataset& train, const Model& model, StageOptions& sta
   }
 }
 
+// Throws ConfigError if the graph does not allow the batches or the ranks of the run.
+void check_graph(const RunConfig& config, const Graph& graph, int num_ranks) {
+  check_samples(graph, config.training.batch_size, "--batch-size");
+  const Node* change = find_change_of_parameter(graph);
+  if (change != nullptr && num_ranks > 1) {
+    throw ConfigError(fmt::format(
+        "[model] {} changes a parameter in forward, so {} ranks would have different "
+        "parameters; use --nproc 1, or remove the change (such as max_norm of an "
+        "embedding)",
+        name_for_messages(*change), num_ranks));
+  }
+}
+
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
@@ -204,6 +218,9 @@ StageOptions stage_of(
       config.model,
       options.loss.own ? "the program's own" : name_of(options.loss.kind));
   compare_outputs(train, model, options);
+  if (model.graph() != nullptr) {
+    check_graph(config, *model.graph(), comm.size());
+  }
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;

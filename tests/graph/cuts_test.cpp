@@ -112,4 +112,34 @@ TEST(Cuts, TheFirstStageHasTheParametersThatNoNodeUses) {
   EXPECT_NE(parameters_of(part_of(graph, ranges[1])).back().name, "unused");
 }
 
+// The heads of attention are rows of one sample: [N * 2, 3].
+TEST(Cuts, StagesExchangeOneRowPerSample) {
+  GraphBuilder builder({2, 3});
+  const auto heads = builder.add(
+      "aten::flatten", "using_ints",
+      {Argument::of_value(builder.input()), Argument::of(int64_t{0}),
+       Argument::of(int64_t{1})},
+      {{0, 2}, {3, 0}});
+  const auto weight = Argument::of_value(builder.state("a.weight", waves({3, 3})));
+  const auto projected = builder.add(
+      "aten::linear", "", {Argument::of_value(heads), weight}, {{0, 2}, {3, 0}}, "a");
+  const auto other = Argument::of_value(builder.state("b.weight", waves({3, 3})));
+  const auto mixed = builder.add(
+      "aten::linear", "", {Argument::of_value(projected), other}, {{0, 2}, {3, 0}},
+      "b");
+  const auto joined = builder.call(
+      "aten::reshape", "",
+      {Argument::of_value(mixed),
+       Argument::of_list({Argument::of_size({0, 1}), Argument::of_size({6, 0})})},
+      {6});
+  builder.linear(joined, "c", waves({2, 6}));
+  verify(builder.graph());
+  EXPECT_THAT(split(builder.graph(), 2), ElementsAre(Range(0, 4), Range(4, 5)));
+  expect_error<ConfigError>(
+      [&] {
+        split(builder.graph(), 2, {{"b"}, Balance::time});
+      },
+      {"no stage can begin with 'b'"});
+}
+
 }  // namespace tandem::cuts_test

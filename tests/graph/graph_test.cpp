@@ -111,18 +111,22 @@ TEST(Graph, VerifyNamesTheNodeAndItsLine) {
   EXPECT_THAT(error_in(names), HasSubstr("two values are named 'x'"));
 }
 
-TEST(Graph, VerifyRejectsChangesOfParametersAndOfTheInput) {
+TEST(Graph, VerifyRejectsChangesOfTrainedParametersAndConstants) {
   GraphBuilder builder({3});
-  const auto scale = builder.state("scale", at::ones({3}, at::kDouble));
+  const auto scale =
+      builder.state("scale", at::ones({3}, at::kDouble).set_requires_grad(true));
   builder.call(
       "aten::add_", "Tensor",
       {Argument::of_value(scale), Argument::of_value(builder.input())}, {3});
-  EXPECT_THAT(
-      error_in(builder.graph()), HasSubstr("changes the tensor scale in place"));
+  EXPECT_THAT(error_in(builder.graph()), HasSubstr("changes the parameter scale"));
 
-  GraphBuilder input({3});
-  input.call("aten::relu_", "", {Argument::of_value(input.input())}, {3});
-  EXPECT_THAT(error_in(input.graph()), HasSubstr("changes the input in place"));
+  GraphBuilder other({3});
+  const auto moving =
+      other.state("moving", at::ones({3}, at::kDouble), ValueKind::constant);
+  other.call(
+      "aten::add_", "Tensor",
+      {Argument::of_value(moving), Argument::of_value(other.input())}, {3});
+  EXPECT_THAT(error_in(other.graph()), HasSubstr("persistent=True"));
 }
 
 }  // namespace tandem::graph_test

@@ -12,7 +12,9 @@
 
 #include <cmath>
 
+#include "tandem/base/error.h"
 #include "tandem/model/graph_model.h"
+#include "tests/core/expect.h"
 #include "tests/graph/graphs.h"
 
 namespace tandem::interpreter_test {
@@ -138,7 +140,7 @@ TEST(Interpreter, DropoutMasksBelongToSamples) {
       {{0, 2}, {5, 0}});
   builder.add(
       "aten::dropout", "",
-      {Argument::of_value(flat), Argument::of(0.5), Argument::of(false)},
+      {Argument::of_value(flat), Argument::of(0.5), Argument::of(true)},
       {{0, 2}, {5, 0}});
   verify(builder.graph());
   Interpreter interpreter(builder.graph(), {});
@@ -221,6 +223,203 @@ TEST(Interpreter, ReluOverwritesOnlyValuesWithoutOtherUses) {
   const auto difference = Interpreter(twice, {}).run(x, context);
   EXPECT_TRUE(difference.allclose(expected - expected.relu(), 1e-12, 1e-12));
   EXPECT_NE(memory[0], memory[1]);
+}
+
+TEST(Interpreter, FrozenBatchNormNeverUsesTheBatch) {
+  const Norm norm;
+  Graph graph = batch_norm_graph(norm);
+  graph.nodes[1].arguments[5] = Argument::of(false);
+  Interpreter interpreter(graph, {});
+  const auto x = waves({2, 3, 4, 4});
+  const auto trained = interpreter.run(x, context_of(true));
+  EXPECT_TRUE(trained.equal(interpreter.run(x, context_of(false))));
+  EXPECT_TRUE(norm.mean.equal(at::zeros({3}, at::kDouble)));
+}
+
+// mean.mul_(0.9).add_(x.mean(0)); x - mean
+TEST(Interpreter, OnlyTrainingChangesABuffer) {
+  GraphBuilder builder({3});
+  const auto mean = at::ones({3}, at::kDouble);
+  const auto buffer = builder.state("mean", mean, ValueKind::buffer);
+  const auto scaled = builder.add(
+      "aten::mul_", "Scalar", {Argument::of_value(buffer), Argument::of(0.9)},
+      fixed_shape({3}));
+  const auto of_batch = builder.add(
+      "aten::mean", "dim",
+      {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
+      fixed_shape({3}));
+  const auto moved = builder.add(
+      "aten::add_", "Tensor",
+      {Argument::of_value(scaled), Argument::of_value(of_batch)}, fixed_shape({3}));
+  builder.call(
+      "aten::sub", "Tensor",
+      {Argument::of_value(builder.input()), Argument::of_value(moved)}, {3});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  const auto x = waves({4, 3});
+  EXPECT_TRUE(interpreter.run(x, context_of(false)).equal(x - 1));
+  EXPECT_TRUE(mean.equal(at::ones({3}, at::kDouble)));
+  const auto expected = x.mean(0).add(0.9);
+  EXPECT_TRUE(
+      interpreter.run(x, context_of(true)).allclose(x - expected, 1e-12, 1e-12));
+  EXPECT_TRUE(mean.allclose(expected, 1e-12, 1e-12));
+}
+
+// buffer[0].copy_(x.mean(0)); x + buffer[0]
+TEST(Interpreter, OnlyTrainingChangesABufferThroughAView) {
+  GraphBuilder builder({3});
+  const auto rows = at::zeros({2, 3}, at::kDouble);
+  const auto buffer = builder.state("rows", rows, ValueKind::buffer);
+  const auto row = builder.add(
+      "aten::select", "int",
+      {Argument::of_value(buffer), Argument::of(int64_t{0}), Argument::of(int64_t{0})},
+      fixed_shape({3}));
+  const auto of_batch = builder.add(
+      "aten::mean", "dim",
+      {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
+      fixed_shape({3}));
+  const auto copied = builder.add(
+      "aten::copy_", "", {Argument::of_value(row), Argument::of_value(of_batch)},
+      fixed_shape({3}));
+  builder.call(
+      "aten::add", "Tensor",
+      {Argument::of_value(builder.input()), Argument::of_value(copied)}, {3});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  const auto x = waves({4, 3});
+  EXPECT_TRUE(interpreter.run(x, context_of(false)).equal(x));
+  EXPECT_TRUE(rows.equal(at::zeros({2, 3}, at::kDouble)));
+  EXPECT_TRUE(interpreter.run(x, context_of(true)).equal(x + x.mean(0)));
+  EXPECT_TRUE(rows[0].equal(x.mean(0)));
+}
+
+// scratch.copy_(x.mean(0)); x + scratch
+TEST(Interpreter, EvaluationComputesInACopyOfAScratchBuffer) {
+  for (const auto kind : {ValueKind::buffer, ValueKind::constant}) {
+    GraphBuilder builder({3});
+    const auto memory = at::zeros({3}, at::kDouble);
+    const auto scratch = builder.state("scratch", memory, kind);
+    const auto of_batch = builder.add(
+        "aten::mean", "dim",
+        {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
+        fixed_shape({3}));
+    const auto copied = builder.add(
+        "aten::copy_", "", {Argument::of_value(scratch), Argument::of_value(of_batch)},
+        fixed_shape({3}));
+    builder.call(
+        "aten::add", "Tensor",
+        {Argument::of_value(builder.input()), Argument::of_value(copied)}, {3});
+    verify(builder.graph());
+    const auto x = waves({4, 3});
+    const auto found = Interpreter(builder.graph(), {}).run(x, context_of(false));
+    EXPECT_TRUE(found.equal(x + x.mean(0)));
+    EXPECT_TRUE(memory.equal(at::zeros({3}, at::kDouble)));
+  }
+}
+
+TEST(Interpreter, ChangesOfTheInputDoNotReachTheData) {
+  GraphBuilder builder({3});
+  builder.call("aten::relu_", "", {Argument::of_value(builder.input())}, {3});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  const auto x = waves({4, 3});
+  for (const bool training : {false, true}) {
+    EXPECT_TRUE(interpreter.run(x, context_of(training)).equal(x.relu()));
+    EXPECT_TRUE(x.equal(waves({4, 3})));
+  }
+}
+
+// The exporting PyTorch wrote no contiguous(), because its transpose() was contiguous.
+TEST(Interpreter, ViewsDoNotDependOnStrides) {
+  GraphBuilder builder({2, 3});
+  const auto turned = builder.call(
+      "aten::transpose", "int",
+      {Argument::of_value(builder.input()), Argument::of(int64_t{1}),
+       Argument::of(int64_t{2})},
+      {3, 2});
+  builder.call(
+      "aten::view", "",
+      {Argument::of_value(turned),
+       Argument::of_list({Argument::of_size({0, 1}), Argument::of_size({6, 0})})},
+      {6});
+  verify(builder.graph());
+  const auto x = waves({4, 2, 3});
+  EXPECT_TRUE(Interpreter(builder.graph(), {})
+                  .run(x, context_of(true))
+                  .equal(x.transpose(1, 2).reshape({4, 6})));
+}
+
+TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
+  GraphBuilder builder({3});
+  builder.call(
+      "aten::select", "int",
+      {Argument::of_value(builder.input()), Argument::of(int64_t{1}),
+       Argument::of(int64_t{5})},
+      {});
+  builder.graph().nodes[0].source = "net.py:9: x[:, 5]";
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  EXPECT_THAT(
+      error_of<Error>([&] {
+        interpreter.run(waves({4, 3}), context_of(true));
+      }),
+      testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
+}
+
+TEST(Interpreter, LimitsOfTheFileHold) {
+  GraphBuilder builder({3});
+  builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {3});
+  builder.graph().max_samples = 4;
+  Interpreter interpreter(builder.graph(), {});
+  interpreter.run(waves({4, 3}), context_of(true));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        interpreter.run(waves({5, 3}), context_of(true));
+      }),
+      testing::HasSubstr("a batch has 5 samples, expected at most 4"));
+}
+
+TEST(Interpreter, ComputesOperatorsThatLibTorchLacks) {
+  const auto x = waves({3, 4, 5});
+  GraphBuilder norm({4, 5});
+  const auto weight = waves({5});
+  norm.call(
+      "aten::rms_norm", "",
+      {Argument::of_value(norm.input()), Argument::of(std::vector<int64_t>{5}),
+       Argument::of_value(norm.state("weight", weight)), Argument::of(1e-3)},
+      {4, 5});
+  const auto expected = x / (x.square().mean(2, true) + 1e-3).sqrt() * weight;
+  const auto found = Interpreter(norm.graph(), {}).run(x, context_of(true));
+  EXPECT_TRUE(found.allclose(expected, 1e-12, 1e-12));
+
+  GraphBuilder shuffle({4, 5});
+  shuffle.call(
+      "aten::channel_shuffle", "",
+      {Argument::of_value(shuffle.input()), Argument::of(int64_t{2})}, {4, 5});
+  const auto shuffled = Interpreter(shuffle.graph(), {}).run(x, context_of(true));
+  EXPECT_TRUE(shuffled.select(1, 1).equal(x.select(1, 2)));
+}
+
+// Instance norm with running statistics.
+TEST(Interpreter, InstanceNormFollowsTheModeOfTheRun) {
+  const Norm norm;
+  GraphBuilder builder({3, 4});
+  builder.call(
+      "aten::instance_norm", "",
+      {Argument::of_value(builder.input()), Argument::of(c10::IValue()),
+       Argument::of(c10::IValue()),
+       Argument::of_value(builder.state("running_mean", norm.mean, ValueKind::buffer)),
+       Argument::of_value(
+           builder.state("running_var", norm.variance, ValueKind::buffer)),
+       Argument::of(true), Argument::of(0.3), Argument::of(1e-3), Argument::of(false)},
+      {3, 4});
+  Interpreter interpreter(builder.graph(), {});
+  const auto x = waves({2, 3, 4});
+  const auto evaluated = interpreter.run(x, context_of(false));
+  EXPECT_TRUE(evaluated.allclose(x / std::sqrt(1 + 1e-3), 1e-12, 1e-12));
+  EXPECT_TRUE(norm.mean.equal(at::zeros({3}, at::kDouble)));
+  interpreter.run(x, context_of(true));
+  EXPECT_TRUE(norm.mean.allclose(0.3 * x.mean(2).mean(0), 1e-12, 1e-12));
 }
 
 }  // namespace tandem::interpreter_test

@@ -140,8 +140,7 @@ class OnednnExecutor : public StageExecutor {
     if (context.training && options_.first && numerics_.rounding == Rounding::fp16_o2) {
       round_to_fp16(plan.input.numel(), plan.input.data_ptr<float>());
     }
-    OnednnPass pass{
-        {context.seed, context.epoch, batch.first_position, batch.position_stride}};
+    OnednnPass pass{samples_of(batch, context)};
     for (size_t i = 0; i < layers_.size(); ++i) {
       pass.parameters_version =
           layers_[i].tensors.is_trained() ? parameters_version_ : frozen_version_;
@@ -314,6 +313,12 @@ std::string compiled_obstacle(
   const std::string obstacle = layers_in(*model.graph()).obstacle;
   if (!obstacle.empty()) {
     return obstacle;
+  }
+  const Graph& graph = *model.graph();
+  if (options.last && !options.loss.of_numbers() &&
+      graph.value(graph.output).shape.size() != 2) {
+    return "it has losses for one class per sample only, but the output is " +
+           text_of(graph.value(graph.output).shape);
   }
   if (options.stacked_statistics) {
     return "it does not exchange batch norm's statistics between ranks, which "

@@ -258,6 +258,7 @@ void read_batch_norm(NodeReader& reader) {
   reader.state(2, "bias");
   reader.state(3, "running_mean");
   reader.state(4, "running_var");
+  reader.expect(reader.flag(5), "it is frozen");
   reader.expect(
       reader.number(6) == kBatchNormMomentum,
       fmt::format("its momentum is not {}", kBatchNormMomentum));

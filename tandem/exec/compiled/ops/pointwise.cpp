@@ -196,11 +196,11 @@ class LogSoftmax : public OnednnOp {
 
 // dropout(input, p, train), feature_dropout(input, p, train)
 void read_dropout(NodeReader& reader) {
-  reader.layer.p = reader.number(1);
+  reader.layer.p = reader.flag(2) ? reader.number(1) : 0;
 }
 
 void read_dropout2d(NodeReader& reader) {
-  reader.layer.p = reader.number(1);
+  reader.layer.p = reader.flag(2) ? reader.number(1) : 0;
   const size_t dimensions = reader.input_dimensions();
   reader.expect(
       dimensions == 4 || dimensions == 2, "its input is neither images nor features");

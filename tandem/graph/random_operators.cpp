@@ -1,0 +1,494 @@
+#include "tandem/graph/random_operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/where.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+// Returns the dimension that grows with the number of samples, if any.
+std::optional<size_t> sample_dimension(const std::vector<Size>& shape) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].per_sample != 0) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+// Calls `draw` with the values of the samples' random numbers, the number of samples
+// and the number of elements per sample, and returns its rows as a tensor of `sizes`.
+template <typename Draw>
+at::Tensor draw_per_sample(
+    const OperatorCall& call, std::vector<int64_t> sizes,
+    const std::vector<Size>& shape, const Draw& draw) {
+  const auto dimension = sample_dimension(shape);
+  if (!dimension) {
+    SampleContext step = call.context.samples;
+    step.first_position = step.step_position;
+    return draw(step, 1, c10::multiply_integers(sizes)).view(sizes);
+  }
+  // A dimension such as N * heads has several rows per sample.
+  const auto place = static_cast<std::ptrdiff_t>(*dimension);
+  const int64_t rows = sizes.at(*dimension);
+  sizes.erase(sizes.begin() + place);
+  sizes.insert(sizes.begin(), rows);
+  const int64_t samples =
+      call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
+  const int64_t count = c10::multiply_integers(sizes);
+  return draw(call.context.samples, samples, samples == 0 ? 0 : count / samples)
+      .view(sizes)
+      .movedim(0, place);
+}
+
+// Returns a mask for a tensor of `sizes`: 0 with probability `p`, otherwise 1 / (1 -
+// p).
+at::Tensor mask_for(
+    const OperatorCall& call, const std::vector<int64_t>& sizes,
+    const std::vector<Size>& shape, double p, const at::TensorOptions& options) {
+  const auto dtype =
+      options.dtype() == at::kDouble ? at::ScalarType::Double : at::ScalarType::Float;
+  return draw_per_sample(
+             call, sizes, shape,
+             [&](const SampleContext& context, int64_t samples, int64_t elements) {
+               return dropout_mask(
+                   context, call.node.number, samples, elements, p,
+                   options.dtype(dtype));
+             })
+      .to(c10::typeMetaToScalarType(options.dtype()));
+}
+
+// Returns uniform random numbers in (0, 1), float64, on the CPU.
+at::Tensor uniform_for(
+    const OperatorCall& call, const std::vector<int64_t>& sizes,
+    const std::vector<Size>& shape) {
+  return draw_per_sample(
+      call, sizes, shape,
+      [&](const SampleContext& context, int64_t samples, int64_t elements) {
+        return uniform_numbers(context, call.node.number, samples, elements);
+      });
+}
+
+// Returns the shape of the node's result: of its output or, if no node reads the
+// output, of the tensor that the node changes.
+const std::vector<Size>& shape_of_result(const OperatorCall& call) {
+  const ValueId id =
+      call.node.outputs[0] >= 0 ? call.node.outputs[0] : call.node.arguments[0].value;
+  return call.graph.value(id).shape;
+}
+
+bool is_in_place(const OperatorCall& call) {
+  return call.node.target.back() == '_';
+}
+
+// The mode in the arguments of (input, p, train) is false for a frozen module.
+bool drops(const OperatorCall& call) {
+  return call.context.training && call.arguments[2].toBool();
+}
+
+// Channel dropout has one random number for each channel.
+std::vector<int64_t> sizes_of_mask(const OperatorCall& call, const at::Tensor& x) {
+  auto sizes = x.sizes().vec();
+  if (call.node.target.find("feature") != std::string::npos && sizes.size() > 2) {
+    std::fill(sizes.begin() + 2, sizes.end(), 1);
+  }
+  return sizes;
+}
+
+// --- distributions
+
+// Reads the arguments of a call by the names in the schema.
+class Arguments {
+ public:
+  explicit Arguments(const OperatorCall& call)
+      : call_(call), schema_(schema_of(call.node)) {}
+
+  // Returns null if the schema has no such argument, or if the argument is None.
+  const c10::IValue* find(const std::string& name) const {
+    const auto index = schema_.argumentIndexWithName(name);
+    const c10::IValue* value =
+        index ? &call_.arguments[static_cast<size_t>(*index)] : nullptr;
+    return value == nullptr || value->isNone() ? nullptr : value;
+  }
+
+  // Returns a number, or a tensor of numbers as float64 on the CPU.
+  at::Tensor numbers(const std::string& name, double missing = 0) const {
+    const c10::IValue* value = find(name);
+    if (value != nullptr && value->isTensor()) {
+      return value->toTensor().detach().to(at::kCPU, at::kDouble);
+    }
+    return at::full(
+        {}, value == nullptr ? missing : value->toScalar().toDouble(), at::kDouble);
+  }
+
+  int64_t integer(const std::string& name, int64_t missing) const {
+    const c10::IValue* value = find(name);
+    return value == nullptr ? missing : value->toInt();
+  }
+
+ private:
+  const OperatorCall& call_;
+  const c10::FunctionSchema& schema_;
+};
+
+at::Tensor normal_numbers(const at::Tensor& uniform) {
+  return uniform.mul(2).sub(1).erfinv().mul(std::sqrt(2));
+}
+
+// A distribution: its random numbers, computed from uniform ones, and its mean.
+struct Distribution {
+  std::function<at::Tensor(const Arguments&, const at::Tensor& uniform)> draw;
+  // Empty for integers, which have no mean of their type.
+  std::function<at::Tensor(const Arguments&)> mean = {};
+};
+
+at::Tensor half(const Arguments&) {
+  return at::full({}, 0.5, at::kDouble);
+}
+
+at::Tensor zero(const Arguments&) {
+  return at::full({}, 0.0, at::kDouble);
+}
+
+// bernoulli(self) has probabilities in `self`; other overloads have an argument p.
+at::Tensor probabilities(const Arguments& arguments) {
+  return arguments.numbers(arguments.find("p") != nullptr ? "p" : "self", 0.5);
+}
+
+// Draws integers in [low, high).
+at::Tensor integers(const at::Tensor& uniform, int64_t low, int64_t high) {
+  return uniform.mul(static_cast<double>(high - low))
+      .floor()
+      .clamp_max(static_cast<double>(high - low - 1))
+      .add(static_cast<double>(low));
+}
+
+at::Tensor at_most_24_bits(const Arguments& arguments, const at::Tensor& uniform) {
+  const int64_t low = arguments.integer("from", arguments.integer("low", 0));
+  // Without a bound, random_() draws all integers of float32's mantissa.
+  const int64_t high =
+      arguments.integer("to", arguments.integer("high", int64_t{1} << 24));
+  return integers(uniform, low, high);
+}
+
+// uniform_(from, to), whose numbers are less than `to` in float32 too.
+at::Tensor uniform_between(const Arguments& arguments, const at::Tensor& uniform) {
+  const auto from = arguments.numbers("from", 0);
+  const auto width = arguments.numbers("to", 1).sub(from);
+  return uniform.clamp_max(1 - 0x1p-24).mul(width).add(from);
+}
+
+// Source: torch.distributions, by inversion of the distribution functions.
+const std::map<std::string, Distribution>& distributions() {
+  using A = Arguments;
+  using T = at::Tensor;
+  const Distribution uniform = {
+      &uniform_between,
+      [](const A& a) { return a.numbers("from", 0).add(a.numbers("to", 1)).mul(0.5); }};
+  const Distribution unit = {
+      [](const A&, const T& u) { return u.clamp_max(1 - 0x1p-24); }, &half};
+  const Distribution standard_normal = {
+      [](const A&, const T& u) { return normal_numbers(u); }, &zero};
+  const Distribution whole_numbers = {&at_most_24_bits};
+  static const std::map<std::string, Distribution> all = {
+      {"bernoulli",
+       {[](const A& a, const T& u) { return u.lt(probabilities(a)).to(at::kDouble); },
+        &probabilities}},
+      {"cauchy_",
+       {[](const A& a, const T& u) {
+          return u.sub(0.5)
+              .mul(M_PI)
+              .tan()
+              .mul(a.numbers("sigma"))
+              .add(a.numbers("median"));
+        },
+        [](const A& a) { return a.numbers("median"); }}},
+      {"exponential_",
+       {[](const A& a, const T& u) { return u.log().neg().div(a.numbers("lambd")); },
+        [](const A& a) { return a.numbers("lambd").reciprocal(); }}},
+      {"geometric_",
+       {[](const A& a, const T& u) {
+          return u.log().div(a.numbers("p").neg().log1p()).ceil().clamp_min(1);
+        },
+        [](const A& a) { return a.numbers("p").reciprocal(); }}},
+      {"log_normal_",
+       {[](const A& a, const T& u) {
+          return normal_numbers(u).mul(a.numbers("std")).add(a.numbers("mean")).exp();
+        },
+        [](const A& a) {
+          return a.numbers("mean").add(a.numbers("std").square().mul(0.5)).exp();
+        }}},
+      {"normal",
+       {[](const A& a, const T& u) {
+          return normal_numbers(u).mul(a.numbers("std", 1)).add(a.numbers("mean"));
+        },
+        [](const A& a) { return a.numbers("mean"); }}},
+      {"uniform_", uniform},
+      {"rand", unit},
+      {"rand_like", unit},
+      {"randn", standard_normal},
+      {"randn_like", standard_normal},
+      {"random_", whole_numbers},
+      {"randint", whole_numbers},
+      {"randint_like", whole_numbers},
+  };
+  return all;
+}
+
+const Distribution& distribution_of(const std::string& target) {
+  static const std::string kStart = "aten::";
+  const std::string name = target.substr(kStart.size());
+  auto found = distributions().find(name);
+  if (found == distributions().end() && name.back() == '_') {
+    found = distributions().find(name.substr(0, name.size() - 1));
+  }
+  TANDEM_CHECK(found != distributions().end(), "no distribution for " + target);
+  return found->second;
+}
+
+// Returns the dtype of a call's result: of the argument `dtype`, of the tensor `self`,
+// or of the graph's output.
+at::ScalarType dtype_of_result(const OperatorCall& call, const Arguments& arguments) {
+  if (const auto* dtype = arguments.find("dtype")) {
+    return dtype->toScalarType();
+  }
+  const auto* self = arguments.find("self");
+  return self != nullptr && self->isTensor()
+             ? self->toTensor().scalar_type()
+             : call.graph.value(call.node.outputs[0]).dtype;
+}
+
+// Returns the sizes of a call's result.
+std::vector<int64_t> sizes_of_result(
+    const OperatorCall& call, const Arguments& arguments) {
+  const auto* self = arguments.find("self");
+  return self != nullptr && self->isTensor()
+             ? self->toTensor().sizes().vec()
+             : sizes_at(shape_of_result(call), call.samples);
+}
+
+// A call in evaluation, for operators that also draw then.
+ForwardContext with_seed_0(ForwardContext context) {
+  context.samples.seed = 0;
+  context.samples.epoch = 0;
+  context.samples.step_position = 0;
+  return context;
+}
+
+// Returns uniform numbers; in evaluation those of seed 0.
+at::Tensor uniform_in_both_modes(
+    const OperatorCall& call, const std::vector<int64_t>& sizes,
+    const std::vector<Size>& shape) {
+  if (call.context.training) {
+    return uniform_for(call, sizes, shape);
+  }
+  const auto context = with_seed_0(call.context);
+  return uniform_for(
+      {call.graph, call.node, call.samples, call.device, call.arguments, context,
+       call.stack_statistics},
+      sizes, shape);
+}
+
+// --- recurrent networks
+
+// Returns the arguments of a recurrent operator, (input, hx, params, has_biases,
+// num_layers, dropout, train, bidirectional, batch_first), for one of its layers.
+std::vector<c10::IValue> arguments_of_layer(
+    std::vector<c10::IValue> arguments, int64_t layer, int64_t layers) {
+  const auto part = [&](const at::Tensor& state) {
+    const int64_t directions = state.size(0) / layers;
+    return state.narrow(0, layer * directions, directions);
+  };
+  if (arguments[1].isTensorList()) {
+    auto states = arguments[1].toTensorVector();
+    std::transform(states.begin(), states.end(), states.begin(), part);
+    arguments[1] = states;
+  } else {
+    arguments[1] = part(arguments[1].toTensor());
+  }
+  const auto params = arguments[2].toTensorVector();
+  const auto count = static_cast<std::ptrdiff_t>(params.size()) / layers;
+  const auto begin = params.begin() + layer * count;
+  arguments[2] = std::vector<at::Tensor>(begin, begin + count);
+  arguments[4] = int64_t{1};
+  arguments[5] = 0.0;
+  arguments[6] = true;
+  return arguments;
+}
+
+// Returns a mask for the output of each layer except the last; `x` is such an output.
+at::Tensor masks_between(
+    const OperatorCall& call, const at::Tensor& x, int64_t layers, double p) {
+  auto sizes = x.sizes().vec();
+  sizes.insert(sizes.begin(), layers - 1);
+  auto shape = call.graph.value(call.node.arguments[0].value).shape;
+  shape.insert(shape.begin(), Size{layers - 1, 0});
+  return mask_for(call, sizes, shape, p, x.options());
+}
+
+}  // namespace
+
+at::Tensor dropped_out(
+    const OperatorCall& call, const at::Tensor& x, const std::vector<Size>& shape,
+    double p) {
+  return !call.context.training || p == 0
+             ? x
+             : x.mul(mask_for(call, x.sizes().vec(), shape, p, x.options()));
+}
+
+at::Tensor run_dropout(const OperatorCall& call) {
+  at::Tensor x = call.arguments[0].toTensor();
+  const double p = call.arguments[1].toDouble();
+  if (!drops(call) || p == 0) {
+    return x;
+  }
+  const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
+  const auto mask = mask_for(call, sizes_of_mask(call, x), shape, p, x.options());
+  return is_in_place(call) ? x.mul_(mask) : x.mul(mask);
+}
+
+at::Tensor run_alpha_dropout(const OperatorCall& call) {
+  at::Tensor x = call.arguments[0].toTensor();
+  const double p = call.arguments[1].toDouble();
+  if (!drops(call) || p == 0) {
+    return x;
+  }
+  constexpr double kAlpha = 1.7580993408473766;
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
+  const auto kept =
+      mask_for(call, sizes_of_mask(call, x), shape, p, x.options()).mul(1 - p);
+  const auto offset = kept.sub(1).mul(kAlpha * a).add(kAlpha * a * p);
+  return is_in_place(call) ? x.mul_(kept.mul(a)).add_(offset)
+                           : x.mul(kept.mul(a)).add(offset);
+}
+
+at::Tensor run_rrelu(const OperatorCall& call) {
+  at::Tensor x = call.arguments[0].toTensor();
+  const double lower = call.arguments[1].toScalar().toDouble();
+  const double upper = call.arguments[2].toScalar().toDouble();
+  const auto slope = call.context.training
+                         ? uniform_for(call, x.sizes().vec(), shape_of_result(call))
+                               .mul(upper - lower)
+                               .add(lower)
+                               .to(x.options())
+                         : at::full({}, (lower + upper) / 2, x.options());
+  const auto factor = at::where(x.lt(0), slope, at::full({}, 1.0, x.options()));
+  return is_in_place(call) ? x.mul_(factor) : x.mul(factor);
+}
+
+at::Tensor run_distribution(const OperatorCall& call) {
+  const Arguments arguments(call);
+  const auto& distribution = distribution_of(call.node.target);
+  const auto sizes = sizes_of_result(call, arguments);
+  const auto numbers =
+      call.context.training || !distribution.mean
+          ? distribution.draw(
+                arguments, uniform_in_both_modes(call, sizes, shape_of_result(call)))
+          : distribution.mean(arguments).expand(sizes);
+  if (is_in_place(call)) {
+    return call.arguments[0].toTensor().copy_(numbers);
+  }
+  return numbers.to(call.device, dtype_of_result(call, arguments)).contiguous();
+}
+
+at::Tensor run_multinomial(const OperatorCall& call) {
+  const auto weights = call.arguments[0].toTensor().detach().to(at::kCPU, at::kDouble);
+  const int64_t count = call.arguments[1].toInt();
+  const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
+  if (call.arguments[2].toBool()) {
+    auto sizes = weights.sizes().vec();
+    sizes.back() = count;
+    const auto uniform = uniform_in_both_modes(call, sizes, shape);
+    const auto sums = weights.cumsum(-1);
+    const auto drawn = uniform.mul(sums.narrow(-1, sums.size(-1) - 1, 1));
+    // The number of partial sums that the drawn number reaches.
+    return sums.unsqueeze(-2)
+        .le(drawn.unsqueeze(-1))
+        .sum(-1)
+        .clamp_max(weights.size(-1) - 1)
+        .to(call.device);
+  }
+  // Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
+  const auto uniform = uniform_in_both_modes(call, weights.sizes().vec(), shape);
+  return std::get<1>(uniform.log().div(weights).topk(count, -1)).to(call.device);
+}
+
+at::Tensor run_randperm(const OperatorCall& call) {
+  const int64_t count = call.arguments[0].toInt();
+  return uniform_in_both_modes(call, {count}, {Size{count, 0}})
+      .argsort()
+      .to(call.device, dtype_of_result(call, Arguments(call)));
+}
+
+std::vector<c10::IValue> run_recurrent(const OperatorCall& call) {
+  auto stack = call.arguments;
+  const double p = stack[5].toDouble();
+  const int64_t layers = stack[4].toInt();
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+      call.node.target.c_str(), call.node.overload.c_str());
+  if (!call.context.training || p == 0 || layers < 2) {
+    stack[5] = 0.0;
+    stack[6] = call.context.training;
+    handle.callBoxed(&stack);
+    return stack;
+  }
+  at::Tensor x = stack[0].toTensor();
+  at::Tensor masks;
+  std::vector<std::vector<at::Tensor>> states;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    stack = arguments_of_layer(call.arguments, layer, layers);
+    stack[0] = layer == 0 ? x : x.mul(masks[layer - 1]);
+    handle.callBoxed(&stack);
+    x = stack[0].toTensor();
+    masks = layer == 0 ? masks_between(call, x, layers, p) : masks;
+    states.resize(stack.size() - 1);
+    for (size_t i = 0; i < states.size(); ++i) {
+      states[i].push_back(stack[i + 1].toTensor());
+    }
+  }
+  std::vector<c10::IValue> outputs = {x};
+  for (const auto& of_layers : states) {
+    outputs.emplace_back(at::cat(of_layers, 0));
+  }
+  return outputs;
+}
+
+bool draws_random_numbers(const Node& node) {
+  const auto& schema = schema_of(node);
+  for (const char* name : {"dropout", "dropout_p"}) {
+    if (schema.argumentIndexWithName(name)) {
+      return false;
+    }
+  }
+  if (operator_row(node.target).has(kIsDropout)) {
+    return false;
+  }
+  const auto& arguments = schema.arguments();
+  const bool has_generator = std::any_of(
+      arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
+        return without_optional(argument.type())->kind() ==
+               c10::TypeKind::GeneratorType;
+      });
+  const auto found = c10::Dispatcher::singleton().findSchema(
+      {node.target.c_str(), node.overload.c_str()});
+  return has_generator ||
+         (found.has_value() && found->hasTag(at::Tag::nondeterministic_seeded));
+}
+
+}  // namespace tandem
