@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
@@ -13,6 +15,7 @@
 #include "tandem/data/normalization.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/graph/effects.h"
+#include "tandem/graph/gradient_paths.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
@@ -207,6 +210,31 @@ void check_graph(const RunConfig& config, const Graph& graph, int num_ranks) {
   }
 }
 
+// Warns of the first parameter whose gradient is always 0. Throws ConfigError if no
+// other parameter exists.
+void check_gradients(const Graph& graph, bool warns) {
+  const auto untrained = find_untrained(graph);
+  const auto parameters = parameters_of(graph);
+  const auto trained = std::count_if(
+      parameters.begin(), parameters.end(),
+      [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); });
+  if (trained == static_cast<std::ptrdiff_t>(untrained.size())) {
+    throw ConfigError(
+        "[model] no parameter of the model gets a gradient from its output; train a "
+        "model whose output depends on a trainable parameter");
+  }
+  for (const auto& parameter : untrained) {
+    if (warns && parameter.operation != nullptr) {
+      log_warning(fmt::format(
+          "[model] {} gets no gradient, because the derivative of {} is 0; a file of "
+          "torch.export has no backward() of a torch.autograd.Function, so use other "
+          "operators, or freeze the parameter (--freeze)",
+          parameter.name, name_for_messages(*parameter.operation)));
+      return;
+    }
+  }
+}
+
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
@@ -220,6 +248,7 @@ StageOptions stage_of(
   compare_outputs(train, model, options);
   if (model.graph() != nullptr) {
     check_graph(config, *model.graph(), comm.size());
+    check_gradients(*model.graph(), comm.rank() == 0);
   }
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
