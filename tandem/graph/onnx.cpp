@@ -98,7 +98,8 @@ constexpr const char* kAdvice =
     }
   }
   throw ConfigError(fmt::format(
-      "[export] ONNX has no counterpart of {}; {}", join(texts, ", of "), kAdvice));
+      "[export] tandem has no conversion to ONNX for {}; {}", join(texts, ", for "),
+      kAdvice));
 }
 
 // Adds a node of the graph. `is_used` is true for values that the model needs.
@@ -107,6 +108,9 @@ void add_to(
     const std::vector<bool>& is_used) {
   // Evaluation does not change buffers.
   if (effects.changes_state(node)) {
+    if (graph.value(effects.changed(node)).kind == ValueKind::parameter) {
+      throw OnnxObstacle{"that changes a parameter"};
+    }
     if (effects.is_scratch(effects.changed(node))) {
       throw OnnxObstacle{"that overwrites a buffer"};
     }
@@ -114,6 +118,9 @@ void add_to(
     return;
   }
   const OnnxRow* row = onnx_row(node.target);
+  if (row == nullptr && draws_random_numbers(node)) {
+    throw OnnxObstacle{"because the operator draws random numbers"};
+  }
   if (row == nullptr) {
     throw OnnxObstacle{""};
   }
