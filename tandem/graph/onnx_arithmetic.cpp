@@ -103,7 +103,7 @@ OnnxNames onnx_bitwise(const OnnxCall& call) {
   return onnx_logical(call);
 }
 
-// where(condition, x, y)
+// aten::where(condition, x, y)
 OnnxNames onnx_where(const OnnxCall& call) {
   if (call.node.arguments.size() != 3) {
     throw OnnxObstacle{"with a number of results that depends on the data"};
