@@ -102,13 +102,20 @@ constexpr const char* kAdvice =
       kAdvice));
 }
 
+// Returns whether a node changes a parameter, such as an embedding with max_norm.
+// PyTorch changes the parameter in evaluation mode too.
+bool changes_parameter(const Graph& graph, const Effects& effects, const Node& node) {
+  const ValueId changed = effects.changed(node);
+  return changed >= 0 && graph.value(changed).kind == ValueKind::parameter;
+}
+
 // Adds a node of the graph. `is_used` is true for values that the model needs.
 void add_to(
     OnnxBuilder& builder, const Graph& graph, const Effects& effects, const Node& node,
     const std::vector<bool>& is_used) {
   // Evaluation does not change buffers.
   if (effects.changes_state(node)) {
-    if (graph.value(effects.changed(node)).kind == ValueKind::parameter) {
+    if (changes_parameter(graph, effects, node)) {
       throw OnnxObstacle{"that changes a parameter"};
     }
     if (effects.is_scratch(effects.changed(node))) {
@@ -154,6 +161,7 @@ OnnxModel onnx_model(const Graph& of) {
   std::map<std::string, std::vector<const Node*>> obstacles;
   for (const auto& node : graph.nodes) {
     const bool needed =
+        changes_parameter(graph, effects, node) ||
         (written_value(node) >= 0 && !effects.changes_state(node)) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](const ValueId id) {
           return id >= 0 && is_used[static_cast<size_t>(id)];

@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -226,7 +227,10 @@ std::vector<Call> more_calls() {
       {"aten::cumsum", "", image, {integer(-2)}},
       {"aten::argmax", "", image, {integer(2)}},
       {"aten::argmin", "", image, {integer(1), flag(true)}},
-      {"aten::index_select", "", image, {integer(1), Argument::of(at::tensor({3, 0}))}},
+      {"aten::index_select",
+       "",
+       image,
+       {integer(1), Argument::of(at::tensor({3, 0}, at::kLong))}},
       {"aten::flip", "", image, {ints({1, -1})}},
       {"aten::roll", "", image, {ints({2, -1}), ints({1, 3})}},
       {"aten::repeat", "", {5}, {ints({1, 2, 3})}},
