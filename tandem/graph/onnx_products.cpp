@@ -95,11 +95,13 @@ OnnxNames onnx_attention(const OnnxCall& call) {
     swapped.push_back(i);
   }
   std::swap(swapped[swapped.size() - 2], swapped[swapped.size() - 1]);
-  const auto query = call.add("Mul", {call.tensor(0), call.constant(scale)});
   const auto key = call.add(
       "Transpose", {grouped ? for_each_head(call, 1) : call.tensor(1)},
       {{"perm", swapped}});
-  const auto scores = masked_scores(call, call.add("MatMul", {query, key}));
+  // ONNX Runtime 1.32 rejects scaled queries if queries and keys are one value.
+  const auto products = call.add("MatMul", {call.tensor(0), key});
+  const auto scores =
+      masked_scores(call, call.add("Mul", {products, call.constant(scale)}));
   const auto weights = call.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
   return {
       call.add("MatMul", {weights, grouped ? for_each_head(call, 2) : call.tensor(2)})};

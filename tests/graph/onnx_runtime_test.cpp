@@ -1,6 +1,7 @@
 // ONNX files against ONNX Runtime, which `scripts/setup --torchrun` installs.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -104,20 +105,51 @@ const Argument kInput = Argument::of_value(0);
 const Argument kNone = Argument::of(c10::IValue());
 constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 
-// Sets the dtype and the shape of the output, found by running the graph with two batch
-// sizes.
+// Returns an argument of an operator, for a batch of `samples` samples.
+c10::IValue value_of(const Graph& graph, const Argument& argument, int64_t samples) {
+  if (argument.kind == Argument::Kind::value) {
+    const Value& value = graph.value(argument.value);
+    return value.tensor.defined() ? value.tensor
+                                  : at::randn(sizes_at(value.shape, samples));
+  }
+  if (argument.kind != Argument::Kind::list) {
+    return argument.constant;
+  }
+  std::vector<at::Tensor> tensors;
+  std::vector<int64_t> sizes;
+  for (const auto& element : argument.list) {
+    if (element.kind == Argument::Kind::value) {
+      tensors.push_back(value_of(graph, element, samples).toTensor());
+    } else {
+      sizes.push_back(
+          element.kind == Argument::Kind::size ? element.size.at(samples)
+                                               : element.constant.toInt());
+    }
+  }
+  return tensors.empty() ? c10::IValue(sizes) : c10::IValue(tensors);
+}
+
+// Sets the dtype and the shape of the output, found by running the graph's only node
+// with two batch sizes.
 void settle_output(Graph& graph) {
   const auto run = [&](int64_t samples) {
-    const auto shape = sizes_at(graph.value(graph.input).shape, samples);
-    return Interpreter(graph, {}).run(at::randn(shape), in_mode(false));
+    const Node& node = graph.nodes[0];
+    std::vector<c10::IValue> stack;
+    for (const auto& argument : node.arguments) {
+      stack.push_back(value_of(graph, argument, samples));
+    }
+    c10::Dispatcher::singleton()
+        .findSchemaOrThrow(node.target.c_str(), node.overload.c_str())
+        .callBoxed(&stack);
+    return stack[0].toTensor();
   };
-  const auto two = run(2).sizes().vec();
+  const auto two = run(2);
   const auto three = run(3);
   Value& output = graph.values[static_cast<size_t>(graph.output)];
   output.dtype = three.scalar_type();
-  for (size_t i = 0; i < two.size(); ++i) {
-    const int64_t step = three.size(static_cast<int64_t>(i)) - two[i];
-    output.shape.push_back({two[i] - 2 * step, step});
+  for (int64_t i = 0; i < two.dim(); ++i) {
+    const int64_t step = three.size(i) - two.size(i);
+    output.shape.push_back({two.size(i) - 2 * step, step});
   }
 }
 
@@ -440,8 +472,8 @@ Graph recurrent(const std::string& kind, bool has_biases, size_t output) {
     for (const auto& shape : std::vector<std::vector<int64_t>>{
              {gates * 5, width}, {gates * 5, 5}, {gates * 5}, {gates * 5}}) {
       if (shape.size() == 2 || has_biases) {
-        weights.push_back(Argument::of_value(
-            builder.state("w" + std::to_string(weights.size()), waves(shape))));
+        weights.push_back(Argument::of_value(builder.state(
+            "w" + std::to_string(weights.size()), waves(shape).mul(0.3))));
       }
     }
   }
