@@ -32,7 +32,12 @@ void parse(CLI::App& app, const Arguments& arguments);
 
 /// Settings that, with `data`, define the samples: their sizes and their targets.
 inline constexpr const char* kSampleSettings[] = {
-    "target", "shape", "image_size", "block_size", "loss"};
+    "target", "columns", "categories", "shape", "image_size", "block_size", "loss"};
+
+/// Help of --best, for commands with --checkpoint.
+inline constexpr const char* kBestHelp =
+    "use the run's checkpoint with the lowest validation loss (test loss without "
+    "--validation) instead of its newest";
 
 /// Adds the flag that `tandem train` has for a setting. Parsing throws ConfigError for
 /// an invalid value. `config` must outlive `app`.

@@ -14,6 +14,7 @@ void add_options(
          "directory of a checkpoint, its model.safetensors, or directory of a run (its "
          "newest checkpoint)")
       ->required();
+  app.add_flag("--best", options.best, kBestHelp);
   add_network_file(app, options.network);
   app.add_option("--data", options.data, data);
   app.add_option_function<std::string>(
@@ -39,6 +40,9 @@ EvalOptions parse_eval(const Arguments& arguments) {
   add_options(
       app, options, "name or path of a data set (default: that of the training)",
       "number of samples to use, chosen as by tandem train; 0: all");
+  app.add_flag(
+      "--details", options.details,
+      "also print the accuracy of each class and the confusion matrix");
   parse(app, arguments);
   return options;
 }

@@ -12,6 +12,8 @@ namespace tandem::app {
 /// Options of `tandem eval` and `tandem predict`.
 struct EvalOptions {
   std::string checkpoint;
+  // True: the best checkpoint of the run `checkpoint`.
+  bool best = false;
   // Network file; "" for the copy in the run's directory.
   std::string network;
   // Name or path of a data set; "" for the data set of the training.
@@ -21,6 +23,8 @@ struct EvalOptions {
   int64_t batch_size = 1000;
   // True: moving averages instead of the weights.
   bool ema = false;
+  // True: `tandem eval` also prints the results of each class.
+  bool details = false;
   // Settings, of which only `device` is used.
   RunConfig config;
   // CSV file that `tandem predict` writes.

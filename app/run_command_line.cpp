@@ -75,11 +75,13 @@ std::string list_actions(
 }
 
 // Reports an error to the program that started this one, prints it, and returns the
-// exit code.
+// exit code. A run that a signal stopped has saved its state, which is no error.
 int report_failure(const std::exception& error) {
   report_to_parent(error);
-  log_error(first_line(error));
-  return exit_code(error);
+  const int code = exit_code(error);
+  const auto print = code == kExitStopped ? &log_info : &log_error;
+  print(first_line(error));
+  return code;
 }
 
 }  // namespace

@@ -171,9 +171,9 @@ void TorchrunVariables::announce(const LaunchOptions& options) const {
   }
   const int ranks = options.nnodes * options.nproc_per_node;
   log_info(fmt::format(
-      "[launch] {} {}: {} on each of {} {}, this is host {} ({})", ranks,
-      ranks == 1 ? "rank" : "ranks", options.nproc_per_node, options.nnodes,
-      options.nnodes == 1 ? "host" : "hosts", options.node_rank, found_));
+      "[launch] {}: {} on each of {}, this is host {} ({})", counted(ranks, "rank"),
+      options.nproc_per_node, counted(options.nnodes, "host"), options.node_rank,
+      found_));
 }
 
 }  // namespace tandem::app

@@ -147,6 +147,10 @@ bool resume_after_restart(RunConfig& config) {
 
 // Returns the settings of the resumed run that this process reads from a file.
 EarlierSettings earlier_settings(const RunConfig& config, bool after_restart) {
+  if (after_restart && !goes_on(config)) {
+    // The arguments have the settings. config.toml may be that of an earlier run.
+    return {};
+  }
   const auto env = after_restart ? read_rank_env() : std::nullopt;
   return env && env->rank > 0 ? EarlierSettings() : read_earlier_settings(config);
 }

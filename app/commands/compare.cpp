@@ -10,7 +10,7 @@ CLI::Validator percent_above_zero() {
     const auto value = parse_number<double>(text);
     return value && *value > 0 && *value <= 100
                ? ""
-               : "'" + text + "' is not a test accuracy in percent, above 0 to 100";
+               : "'" + text + "' is not an accuracy in percent, above 0 to 100";
   };
   return {check, ""};
 }
@@ -29,12 +29,26 @@ int run_compare(const Arguments& arguments) {
   add_comparison_flags(app, comparison);
   app.add_option_function<double>(
          "--target", [&](const double& percent) { comparison.target = percent; },
-         "test accuracy in percent; the first run to reach it wins (default: the most "
-         "accurate run wins)")
+         "accuracy in percent, on the validation part (on the test part without "
+         "--validation); the first run to reach it wins (default: the most accurate "
+         "run wins)")
       ->check(percent_above_zero());
+  std::vector<std::string> grids;
+  app.add_option_function<std::vector<std::string>>(
+         "--grid",
+         [&](const std::vector<std::string>& values) {
+           grids.insert(grids.end(), values.begin(), values.end());
+         },
+         "SETTING=VALUE,VALUE: run each recipe with each value of a setting; several "
+         "grids give all combinations")
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   parse_comparison(app, arguments, comparison);
   for (const auto& recipe : comparison.recipes) {
-    add_run(comparison, recipe);
+    for (const auto& point : points_of(grids)) {
+      add_run(comparison, recipe, 0, point);
+    }
   }
   return run_comparison(comparison);
 }

@@ -33,11 +33,26 @@ void check_world(
   }
   const int asked = config.num_ranks_here() * static_cast<int>(config.ranks.nnodes);
   if (asked > 1 && asked != env.world_size) {
-    throw ConfigError(
-        "[launch] --nproc and --nnodes request " + std::to_string(asked) +
-        " ranks, but WORLD_SIZE is " + std::to_string(env.world_size) +
-        "; leave out --nproc under a launcher, or unset RANK and WORLD_SIZE");
+    throw ConfigError(fmt::format(
+        "[launch] --nproc and --nnodes request {} ranks, but {} is {}; leave out "
+        "--nproc "
+        "under a launcher, or {}",
+        asked, size_variable(env), env.world_size,
+        env.source == "env" ? "unset RANK and WORLD_SIZE"
+                            : "let it start one process, which starts the ranks"));
   }
+}
+
+// Returns the rank that another launcher gave this process. If srun or mpirun started a
+// single process and --nproc is given, this process starts the ranks itself.
+std::optional<RankEnv> rank_of_launcher(const Arguments& arguments) {
+  auto env = read_rank_env();
+  if (env && env->source != "env" && env->world_size == 1 &&
+      has_flag(arguments, {"--nproc"})) {
+    forget_launcher(*env);
+    env.reset();
+  }
+  return env;
 }
 
 [[noreturn]] void ask_for_mpirun(int ranks, const Arguments& arguments) {
@@ -184,12 +199,15 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   LaunchOptions options = launch_options(config);
   options.command = worker_command({"train"}, arguments, config.exec.device);
   options.variables = variables;
+  if (reader) {
+    options.while_running = [&] { reader->reap(); };
+  }
   launch_ranks(options);
 }
 
 void train_or_launch(const Arguments& given) {
   TorchrunVariables variables;
-  const auto env = read_rank_env();
+  const auto env = rank_of_launcher(given);
   const Arguments arguments =
       env ? given : variables.add_flags(given, TorchrunVariables::Command::train);
   TrainExtras extras;

@@ -261,9 +261,11 @@ void parse_comparison(
   comparison.out = comparison_directory(comparison.out, comparison.kind);
 }
 
-PlannedRun& add_run(Comparison& comparison, const std::string& recipe, int nproc) {
+PlannedRun& add_run(
+    Comparison& comparison, const std::string& recipe, int nproc,
+    const GridPoint& point) {
   comparison.runs.push_back(plan_run(
-      recipe, comparison.train_flags, nproc, comparison.repeats, comparison.out,
+      recipe, comparison.train_flags, nproc, point, comparison.repeats, comparison.out,
       comparison.directories));
   return comparison.runs.back();
 }

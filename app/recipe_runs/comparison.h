@@ -18,7 +18,7 @@ struct Comparison {
   Arguments train_flags;
   // Number of runs of each recipe. Reported figures are their medians.
   int repeats = 1;
-  // Target test accuracy, in percent; nullopt: no target. Conclusions::winner
+  // Target accuracy, in percent; nullopt: no target. Conclusions::winner
   // (report/conclusions.h) depends on it.
   std::optional<double> target;
   // Directory for tables, report and runs.
@@ -38,9 +38,12 @@ void add_comparison_flags(CLI::App& app, Comparison& comparison);
 void parse_comparison(
     CLI::App& app, const Arguments& arguments, Comparison& comparison);
 
-/// Plans a run of a recipe on `nproc` ranks; 0: the number of ranks in the recipe. Adds
-/// the run to the comparison, and returns it. Throws the errors of plan_run().
-PlannedRun& add_run(Comparison& comparison, const std::string& recipe, int nproc = 0);
+/// Plans a run of a recipe on `nproc` ranks; 0: the number of ranks in the recipe.
+/// `point` has more settings. Adds the run to the comparison, and returns it. Throws
+/// the errors of plan_run().
+PlannedRun& add_run(
+    Comparison& comparison, const std::string& recipe, int nproc = 0,
+    const GridPoint& point = {});
 
 /// Executes the runs one after another, in `repeats` passes. If a run fails or is
 /// skipped, continues with the other runs, and leaves this run out of the next passes.

@@ -116,12 +116,41 @@ void add_summary(ordered_json& row, const std::string& path) {
 
 }  // namespace
 
+std::vector<GridPoint> points_of(const std::vector<std::string>& grids) {
+  std::vector<GridPoint> points = {{}};
+  for (const auto& grid : grids) {
+    const size_t equals = grid.find('=');
+    const auto values = equals == std::string::npos
+                            ? std::vector<std::string>()
+                            : split(grid.substr(equals + 1), ',');
+    if (equals == 0 || values.empty()) {
+      throw ConfigError(
+          "[command line] --grid is '" + grid +
+          "', expected SETTING=VALUE,VALUE; change it");
+    }
+    std::vector<GridPoint> more;
+    for (const auto& point : points) {
+      for (const auto& value : values) {
+        GridPoint next = point;
+        next.suffix += "-" + grid.substr(0, equals + 1) + value;
+        std::replace(next.suffix.begin(), next.suffix.end(), '/', '_');
+        next.flags.insert(
+            next.flags.end(), {"--set", grid.substr(0, equals + 1) + value});
+        more.push_back(next);
+      }
+    }
+    points = more;
+  }
+  return points;
+}
+
 PlannedRun plan_run(
-    const std::string& recipe, const Arguments& flags, int nproc, int repeats,
-    const std::string& out, std::vector<std::string>& taken) {
+    const std::string& recipe, const Arguments& flags, int nproc,
+    const GridPoint& point, int repeats, const std::string& out,
+    std::vector<std::string>& taken) {
   PlannedRun run;
   run.recipe = recipe;
-  run.name = free_name(wanted_name(recipe, nproc), taken);
+  run.name = free_name(wanted_name(recipe, nproc) + point.suffix, taken);
   run.directories = {run.name};
   for (int i = 2; i <= repeats; ++i) {
     run.directories.push_back(free_name(fmt::format("{}.{}", run.name, i), taken));
@@ -131,7 +160,9 @@ PlannedRun plan_run(
     return run;
   }
   run.train_arguments = {recipe};
-  run.train_arguments.insert(run.train_arguments.end(), flags.begin(), flags.end());
+  for (const auto& more : {flags, point.flags}) {
+    run.train_arguments.insert(run.train_arguments.end(), more.begin(), more.end());
+  }
   if (nproc > 0) {
     run.train_arguments.insert(
         run.train_arguments.end(), {"--nproc", std::to_string(nproc)});

@@ -30,17 +30,32 @@ struct PlannedRun {
   std::string obstacle;
 };
 
+/// Settings of one run of `tandem compare --grid`.
+struct GridPoint {
+  // Last part of the run's name, such as "-lr=0.1-seed=2"; "" without a grid.
+  std::string suffix;
+  // Flags of `tandem train`.
+  Arguments flags;
+};
+
+/// Returns all combinations of the values in `grids`, such as "lr=0.1,0.5" and
+/// "seed=1,2". Values of the last grid change first. Returns one point without flags if
+/// `grids` is empty. Throws ConfigError if a text is not SETTING=VALUE,VALUE.
+std::vector<GridPoint> points_of(const std::vector<std::string>& grids);
+
 /// Reads a recipe and plans its run. Throws the errors of `tandem train` for an invalid
 /// recipe or setting.
 ///
 /// - `flags`: flags of `tandem train` that override the recipe
 /// - `nproc`: number of ranks; 0: the value in the recipe
+/// - `point`: settings that override `flags`
 /// - `out`: directory of the comparison
 /// - `taken`: directories of the runs planned so far; the function adds the directories
 ///   of this run
 PlannedRun plan_run(
-    const std::string& recipe, const Arguments& flags, int nproc, int repeats,
-    const std::string& out, std::vector<std::string>& taken);
+    const std::string& recipe, const Arguments& flags, int nproc,
+    const GridPoint& point, int repeats, const std::string& out,
+    std::vector<std::string>& taken);
 
 /// Executes a run and waits for its end. The output goes to output.txt in the directory
 /// of the repeat with number `repeat` (from 0) below `out`. Returns a row of

@@ -10,6 +10,7 @@
 
 #include "app/report/row_values.h"
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem::app {
 
@@ -87,9 +88,8 @@ std::string counts_text(const ordered_json& table, const std::string& noun) {
       parts.push_back(fmt::format("{} {}", count.get<int>(), status));
     }
   }
-  const size_t all = table["rows"].size();
-  return fmt::format("{} {}{}", all, noun, all == 1 ? "" : "s") +
-         (parts.empty() ? "" : ": " + join(parts));
+  const auto all = static_cast<int64_t>(table["rows"].size());
+  return counted(all, noun) + (parts.empty() ? "" : ": " + join(parts));
 }
 
 std::string repeats_text(const ordered_json& table) {
@@ -105,9 +105,9 @@ std::string repeats_text(const ordered_json& table) {
 // Returns a key by which runs are sorted. The better run has the smaller key.
 std::tuple<bool, double, double, double> standing_of(const ReportRun& run) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const Measurement& end = run.test_metric.back();
-  const double error = run.metric->higher_is_better ? -end.value : end.value;
-  return {!run.done, run.arrival.value_or(kNever), error, end.seconds};
+  const Measurement& best = best_of(run);
+  const double error = run.metric->higher_is_better ? -best.value : best.value;
+  return {!run.done, run.arrival.value_or(kNever), error, best.seconds};
 }
 
 std::string seconds_text(double seconds) {
@@ -115,44 +115,64 @@ std::string seconds_text(double seconds) {
                           : fmt::format("{:.3g} s", seconds);
 }
 
+using WinnerAndSentence = std::pair<Winner, std::string>;
+
+// Returns a target such as "98 %", with the part of the data set if it is not the test
+// part.
+std::string target_text(double target, const std::string& parts) {
+  return fmt::format(
+      "{:.4g} %{}", target, parts.empty() ? "" : " " + parts + "accuracy");
+}
+
+// `first` is the run that reached the target first.
+WinnerAndSentence first_at_target(
+    const std::vector<ReportRun>& runs, size_t first, double target) {
+  const auto& run = runs[first];
+  const auto& curve = run.test_metric;
+  // Searches the curve for the point, because the curve belongs to one run, but the
+  // arrival may be the median of several runs.
+  const auto found = std::find_if(
+      curve.begin(), curve.end(), [&](const auto& at) { return at.value >= target; });
+  const Measurement& at = found == curve.end() ? best_of(run) : *found;
+  const std::string after = seconds_text(*run.arrival);
+  return {
+      {first, at.seconds, at.value,
+       fmt::format("{}: {:.4g} % after {}", run.name, target, after)},
+      fmt::format(
+          "First at {}: {}, after {} of training.", target_text(target, parts_of(runs)),
+          run.name, after)};
+}
+
 // Returns the winner and the sentence about it.
-std::pair<Winner, std::string> winner_of(
+WinnerAndSentence winner_of(
     const std::vector<ReportRun>& runs, size_t best, std::optional<double> target) {
   const auto& run = runs[best];
-  const auto& curve = run.test_metric;
-  const Metric& metric = *run.metric;
-  const Measurement& end = curve.back();
   if (run.arrival) {
-    // Searches the curve for the point, because the curve belongs to one run, but the
-    // arrival may be the median of several runs.
-    const auto first = std::find_if(curve.begin(), curve.end(), [&](const auto& at) {
-      return at.value >= *target;
-    });
-    const Measurement& at = first == curve.end() ? end : *first;
-    const std::string after = seconds_text(*run.arrival);
-    return {
-        {best, at.seconds, at.value,
-         fmt::format("{}: {:.4g} % after {}", run.name, *target, after)},
-        fmt::format(
-            "First at {:.4g} %: {}, after {} of training.", *target, run.name, after)};
+    return first_at_target(runs, best, *target);
   }
+  const Metric& metric = *run.metric;
+  const double seconds = best_of(run).seconds;
+  const double value = best_of(run).value;
   const auto equals =
       std::count_if(runs.begin(), runs.end(), [&](const ReportRun& other) {
         return other.done && other.metric == &metric && !other.test_metric.empty() &&
-               other.test_metric.back().value == end.value;
+               best_of(other).value == value;
       });
-  const std::string after = seconds_text(end.seconds);
+  const std::string after = seconds_text(seconds);
+  const std::string parts = parts_of(runs);
   const std::string best_text = fmt::format(
-      "{}, {} after {} of training{}.", run.name, value_text(metric, end.value), after,
+      "{}, {} after {} of training{}.", run.name, value_text(metric, value), after,
       equals > 1 ? fmt::format(", the fastest of {} with this {}", equals, metric.name)
                  : "");
   return {
-      {best, end.seconds, end.value,
+      {best, seconds, value,
        fmt::format(
-           "{}: {:.4g}{} after {}", run.name, end.value,
-           metric.is_percentage ? " %" : "", after)},
-      target ? fmt::format("No run reached {:.4g} %; the best: ", *target) + best_text
-             : fmt::format("Best {}: ", metric.name) + best_text};
+           "{}: {:.4g}{} after {}", run.name, value, metric.is_percentage ? " %" : "",
+           after)},
+      target
+          ? fmt::format("No run reached {}; the best: ", target_text(*target, parts)) +
+                best_text
+          : fmt::format("Best {}{}: ", parts, metric.name) + best_text};
 }
 
 void judge_metric(Conclusions& made, std::optional<double> target) {
@@ -198,7 +218,7 @@ void judge_speed_up(Conclusions& made) {
 }
 
 std::string epochs_text(double epochs) {
-  return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
+  return counted(static_cast<int64_t>(epochs), "epoch");
 }
 
 // Returns a text such as "short made 2 epochs of 14 on 1280 samples", which begins with
@@ -214,7 +234,7 @@ std::string shortened_text(const ReportRun& run, double epochs) {
   }
   return run.name + " made " + epochs_text(epochs) +
          (fewer ? fmt::format(" of {:.0f}", whole) : "") +
-         (limit > 0 ? fmt::format(" on {:.0f} samples", limit) : "");
+         (limit > 0 ? " on " + counted(static_cast<int64_t>(limit), "sample") : "");
 }
 
 // Returns a sentence about runs of different metrics; "" if all have the same metric.
@@ -235,9 +255,45 @@ std::string metrics_text(const std::vector<ReportRun>& runs) {
                            : "";
 }
 
+// Returns a sentence about runs that are evaluated on different parts; "" if all are
+// evaluated on the same part.
+std::string parts_text(const std::vector<ReportRun>& runs) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto& run : runs) {
+    if (!run.test_metric.empty()) {
+      names[run.part].push_back(run.name);
+    }
+  }
+  return names.size() > 1
+             ? fmt::format(
+                   "Runs of different parts: test in {}; validation in {}.",
+                   join(names["test"]), join(names["validation"]))
+             : "";
+}
+
+// Returns a sentence about a resumed run; "" if the run was not resumed.
+std::string resumes_text(const ReportRun& run) {
+  std::vector<std::string> steps;
+  for (const auto& at : run.resumes) {
+    steps.push_back(fmt::format("{:.0f}", at.value));
+  }
+  return steps.empty()
+             ? ""
+             : fmt::format(
+                   "{} was resumed at step {}; its times are sums over all starts.",
+                   run.name, join(steps));
+}
+
 void add_caveats(Conclusions& made) {
-  if (const auto text = metrics_text(made.runs); !text.empty()) {
-    made.caveats.push_back(text);
+  for (const auto& run : made.runs) {
+    if (const auto text = resumes_text(run); !text.empty()) {
+      made.caveats.push_back(text);
+    }
+  }
+  for (const auto& text : {metrics_text(made.runs), parts_text(made.runs)}) {
+    if (!text.empty()) {
+      made.caveats.push_back(text);
+    }
   }
   std::map<double, std::vector<std::string>> by_epochs;
   std::vector<std::string> shortened;

@@ -13,9 +13,9 @@ namespace tandem::app {
 struct Winner {
   // Index of the winner in Conclusions::runs.
   size_t run = 0;
-  // Point at which the run's curve reaches the target or ends: training time in seconds
-  // and value of the test metric. In a table of `tandem scaling`: number of ranks and
-  // speed-up.
+  // Point at which the run's curve reaches the target or its best value: training time
+  // in seconds and value of the metric. In a table of `tandem scaling`: number of ranks
+  // and speed-up.
   double x = 0;
   double y = 0;
   // Label in the chart, such as "name: 99.25 % after 12.3 s".

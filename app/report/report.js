@@ -89,14 +89,19 @@
         borderColor: `${color(style)}66`, borderWidth: 5, pointRadius: 0, legend: '',
       }));
     });
-    spec.marks.forEach(({ kind, label, run, y, points }) => datasets.push(
+    const heights = all.map(([, y]) => y).filter((y) => spec.y.scale !== 'log' || y > 0)
+      .reduce(([least, most], y) => [Math.min(least, y), Math.max(most, y)],
+        [Infinity, -Infinity]);
+    const line = ({ x, y }) => (
+      x === undefined ? ends.map((end) => [end, y]) : heights.map((end) => [x, end]));
+    spec.marks.forEach(({ kind, label, run, points, ...place }) => datasets.push(
       kind === 'winner'
         ? { run, label: `★ ${label}`, data: data(points), borderColor: css('--ink'),
             backgroundColor: 'transparent', pointStyle: 'circle', pointRadius: 9,
             borderWidth: 2, showLine: false, order: 0 }
-        : { label, data: data(points ?? ends.map((x) => [x, y])), borderColor: css('--soft'),
+        : { run, label, data: data(points ?? line(place)), borderColor: css('--soft'),
             borderDash: [3, 4], borderWidth: 1.5, pointRadius: 0, pointStyle: 'line',
-            order: 3 }));
+            order: 3, legend: kind === 'resume' ? 'resumed' : label }));
     return {
       type: 'line',
       data: { datasets },

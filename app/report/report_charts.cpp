@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 
@@ -79,24 +80,47 @@ ordered_json winner_mark(const Winner& winner, const std::string& run) {
       {"points", ordered_json::array({point(winner.x, winner.y)})}};
 }
 
+// Adds a vertical line for each point at which a run of the chart was resumed.
+void add_resume_marks(
+    ordered_json& marks, const ReportRun& run, double Measurement::*axis) {
+  for (const auto& at : run.resumes) {
+    marks.push_back(
+        {{"kind", "resume"},
+         {"label", fmt::format("{} resumed at step {:.0f}", run.name, at.value)},
+         {"run", run.name},
+         {"x", rounded(at.*axis)}});
+  }
+}
+
 struct CurveKind {
   const char* id;
+  // Name of the value; {} stands for the part of the data set and a space.
   const char* title;
-  const char* axis;
+  const char* unit;
   Curve ReportRun::*curve;
   const char* (*scale)(const Values& values);
   // The chart contains only runs of this metric; null: all runs.
   const Metric* metric = nullptr;
 };
 const CurveKind kCurves[] = {
-    {"accuracy", "Test accuracy", "test accuracy, %", &ReportRun::test_metric,
-     &scale_for_accuracies, &kAccuracy},
-    {"mae", "Test mean absolute error", "test mean absolute error",
-     &ReportRun::test_metric, &scale_for_losses, &kAbsoluteError},
-    {"test-loss", "Test loss", "test loss", &ReportRun::test_loss, &scale_for_losses},
-    {"loss", "Training loss", "training loss", &ReportRun::train_loss,
-     &scale_for_losses},
-    {"lr", "Learning rate", "learning rate", &ReportRun::lr, &scale_with_zero}};
+    {"accuracy", "{}accuracy", ", %", &ReportRun::test_metric, &scale_for_accuracies,
+     &kAccuracy},
+    {"mae", "{}mean absolute error", "", &ReportRun::test_metric, &scale_for_losses,
+     &kAbsoluteError},
+    {"test-loss", "{}loss", "", &ReportRun::test_loss, &scale_for_losses},
+    {"loss", "training loss", "", &ReportRun::train_loss, &scale_for_losses},
+    {"lr", "learning rate", "", &ReportRun::lr, &scale_with_zero}};
+
+std::string capitalized(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+// Returns the name of a curve, such as "validation accuracy".
+std::string name_of(const CurveKind& kind, const Conclusions& conclusions) {
+  const std::string parts = parts_of(conclusions.runs);
+  return fmt::format(fmt::runtime(kind.title), parts.empty() ? "test " : parts);
+}
 
 struct CurveAxis {
   const char* id;
@@ -134,6 +158,7 @@ Curve thinned(const Curve& curve) {
 // The lines of a chart. `ends` contains the last x of each line, and `values` every y.
 struct CurveLines {
   ordered_json lines = ordered_json::array();
+  ordered_json marks = ordered_json::array();
   Values ends;
   Values values;
 };
@@ -157,20 +182,23 @@ CurveLines lines_of(
     }
     made.ends.push_back(curve.back().*axis.x);
     made.lines.push_back(line);
+    add_resume_marks(made.marks, run, axis.x);
   }
   return made;
 }
 
 ordered_json curve_chart(
-    const CurveKind& kind, const CurveAxis& axis, const CurveLines& curves) {
+    const CurveKind& kind, const CurveAxis& axis, const CurveLines& curves,
+    const Conclusions& conclusions) {
+  const std::string name = name_of(kind, conclusions);
   return {
       {"id", fmt::format("{}-{}", kind.id, axis.id)},
       {"group", "curves"},
-      {"title", fmt::format("{} against {}", kind.title, axis.id)},
+      {"title", fmt::format("{} against {}", capitalized(name), axis.id)},
       {"x", {{"title", axis.title}, {"scale", scale_for(curves.ends)}}},
-      {"y", {{"title", kind.axis}, {"scale", kind.scale(curves.values)}}},
+      {"y", {{"title", name + kind.unit}, {"scale", kind.scale(curves.values)}}},
       {"lines", curves.lines},
-      {"marks", ordered_json::array()}};
+      {"marks", curves.marks}};
 }
 
 // Returns the chart of the metric `kind` against seconds, with the winner and, for
@@ -181,8 +209,8 @@ ordered_json main_chart(
   auto curves = lines_of(kind, kAxes[0], conclusions);
   for (auto& line : curves.lines) {
     const auto& run = conclusions.runs[conclusions.order[line["style"].get<size_t>()]];
-    line["label"] = fmt::format(
-        "{} ({})", run.name, value_text(*run.metric, run.test_metric.back().value));
+    line["label"] =
+        fmt::format("{} ({})", run.name, value_text(*run.metric, best_of(run).value));
     const auto tutorial = tutorial_in(run.row);
     const auto seconds = number_in(tutorial, "seconds");
     const auto accuracy = number_in(tutorial, "test_accuracy");
@@ -192,7 +220,7 @@ ordered_json main_chart(
       curves.values.push_back(*accuracy);
     }
   }
-  auto marks = ordered_json::array();
+  auto& marks = curves.marks;
   if (const auto& winner = conclusions.winner) {
     marks.push_back(winner_mark(*winner, conclusions.runs[winner->run].name));
   }
@@ -203,9 +231,8 @@ ordered_json main_chart(
          {"y", *target}});
     curves.values.push_back(*target);
   }
-  auto chart = curve_chart(kind, kAxes[0], curves);
+  auto chart = curve_chart(kind, kAxes[0], curves, conclusions);
   chart["group"] = "main";
-  chart["marks"] = marks;
   return chart;
 }
 
@@ -375,7 +402,8 @@ ordered_json make_charts(const ordered_json& table, const Conclusions& conclusio
         if (kind.metric == conclusions.metric && &axis == &kAxes[0]) {
           charts.insert(charts.begin(), main_chart(kind, table, conclusions));
         } else {
-          charts.push_back(curve_chart(kind, axis, lines_of(kind, axis, conclusions)));
+          charts.push_back(
+              curve_chart(kind, axis, lines_of(kind, axis, conclusions), conclusions));
         }
       }
     }

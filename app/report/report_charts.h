@@ -17,7 +17,7 @@ namespace tandem::app {
 ///   "style" (0 for the best run; it determines color and marker), "wins", "points"
 ///   [x, y], "tutorial" [x, y] and "ranges" [x, least, most].
 /// - "marks": objects with "label" and "kind". The kinds "winner" and "guide" have
-///   "points", and the kind "level" has "y".
+///   "points", the kind "level" has "y", and the kind "resume" has "x".
 ///
 /// A chart of the group "costs" also has "unit", "scale" and "bars". Each bar has
 /// "run", "style", "value" and, if known, "least", "most" and "tutorial".

@@ -35,7 +35,7 @@ void read_curves(ReportRun& run, const std::string& directory) {
   // With a validation part, the test part is evaluated only once.
   const bool has_validation =
       content.find(R"("kind":"validation")") != std::string::npos;
-  const std::string part = has_validation ? "validation" : "test";
+  const std::string& part = run.part = has_validation ? "validation" : "test";
   for (const auto& text : split(content, '\n')) {
     const auto line = ordered_json::parse(text, nullptr, false);
     if (!line.is_object()) {
@@ -50,6 +50,8 @@ void read_curves(ReportRun& run, const std::string& directory) {
     } else if (text_in(line, "kind") == "train") {
       add_measurement(run.train_loss, line, "loss");
       add_measurement(run.lr, line, "lr");
+    } else if (text_in(line, "kind") == "resume") {
+      add_measurement(run.resumes, line, "step");
     }
   }
 }
@@ -116,6 +118,27 @@ std::vector<std::string> changed_settings(const std::string& directory) {
 }
 
 }  // namespace
+
+const Measurement& best_of(const ReportRun& run) {
+  const bool higher = run.metric->higher_is_better;
+  return *std::min_element(
+      run.test_metric.begin(), run.test_metric.end(),
+      [&](const Measurement& a, const Measurement& b) {
+        return higher ? a.value > b.value : a.value < b.value;
+      });
+}
+
+std::string parts_of(const std::vector<ReportRun>& runs) {
+  std::set<std::string> parts;
+  for (const auto& run : runs) {
+    if (!run.test_metric.empty() || !run.test_loss.empty()) {
+      parts.insert(run.part);
+    }
+  }
+  return parts.count("validation") == 0 ? ""
+         : parts.size() == 1            ? "validation "
+                                        : "validation or test ";
+}
 
 std::vector<ReportRun> read_report_runs(
     const ordered_json& table, const std::string& directory,

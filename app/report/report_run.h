@@ -28,12 +28,17 @@ struct ReportRun {
   bool done = false;
   // Metric of the run's loss; the accuracy if the run has no test result.
   const Metric* metric = &kAccuracy;
-  // Values of `metric` on the validation part, or on the test part if there is no
-  // validation part. If runs were repeated, the curves are those of the median run.
+  // Part of `test_metric` and `test_loss`: "validation", or "test" if the run has no
+  // validation part.
+  std::string part = "test";
+  // Values of `metric` on the part. If runs were repeated, the curves are those of the
+  // median run.
   Curve test_metric;
   Curve test_loss;
   Curve train_loss;
   Curve lr;
+  // Points at which the run was resumed or restarted; the values are steps.
+  Curve resumes;
   // Training time, in seconds, at which the accuracy in `test_metric` first reached the
   // target; the median if runs were repeated. The value is nullopt if there is no
   // target or if the run did not reach it.
@@ -45,8 +50,17 @@ struct ReportRun {
   std::vector<std::string> settings;
 };
 
-/// Reads the runs of a table. `directory` contains the table. `target` is the test
-/// accuracy to reach, in percent.
+/// Returns the first measurement with the best value in run.test_metric, which must not
+/// be empty.
+const Measurement& best_of(const ReportRun& run);
+
+/// Returns "validation " if the runs have a validation part, "" if they have none, and
+/// "validation or test " if only some of the runs have one. Leaves out runs without
+/// results.
+std::string parts_of(const std::vector<ReportRun>& runs);
+
+/// Reads the runs of a table. `directory` contains the table. `target` is the accuracy
+/// to reach, in percent.
 std::vector<ReportRun> read_report_runs(
     const nlohmann::ordered_json& table, const std::string& directory,
     std::optional<double> target);

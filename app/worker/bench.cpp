@@ -11,6 +11,7 @@
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/agreement/precision.h"
@@ -159,10 +160,10 @@ int bench_step(const Arguments& arguments) {
       1000 * static_cast<double>(config.training.batch_size) / spread.median;
   if (!options.json) {
     fmt::print(
-        "{}, batch {}, executor {}, {}, {}, {} threads, batches {}: {:.2f} ms per step "
+        "{}, batch {}, executor {}, {}, {}, {}, batches {}: {:.2f} ms per step "
         "(p10 {:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
         config.model.model(), config.training.batch_size, name_of(times.executor),
-        name_of(config.exec.precision), device, options.threads,
+        name_of(config.exec.precision), device, counted(options.threads, "thread"),
         options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
     return 0;

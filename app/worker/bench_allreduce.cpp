@@ -13,6 +13,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/comm/join/join.h"
 
@@ -48,9 +49,9 @@ std::string describe(
     bool as_json) {
   if (!as_json) {
     return fmt::format(
-        "{:<8} {} ranks {:>12} bytes {:12.5f} ms (p10 {:.5f}, p90 {:.5f}){}{}\n",
-        comm.backend(), comm.size(), bytes, spread.median, spread.p10, spread.p90,
-        *memory == '\0' ? "" : ", memory ", memory);
+        "{:<8} {} {:>12} bytes {:12.5f} ms (p10 {:.5f}, p90 {:.5f}){}{}\n",
+        comm.backend(), counted(comm.size(), "rank"), bytes, spread.median, spread.p10,
+        spread.p90, *memory == '\0' ? "" : ", memory ", memory);
   }
   nlohmann::ordered_json json;
   json["backend"] = comm.backend();

@@ -8,6 +8,7 @@
 #include "app/fetch/progress.h"
 #include "app/run_command_line.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/text.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
@@ -64,17 +65,21 @@ void print_classes(const Dataset& data) {
     fmt::print("  class {}{}: {}\n", i, name, counts[i]);
   }
   if (counts.size() > kMost) {
-    fmt::print("  and {} more classes\n", counts.size() - kMost);
+    fmt::print(
+        "  and {}\n",
+        counted(
+            static_cast<int64_t>(counts.size() - kMost), "more class", "more classes"));
   }
 }
 
 void describe(const char* part, const Dataset& data) {
   fmt::print(
-      "{}: {} samples of {}, {}", part, data.size, shape_text(data.inputs.shape),
-      name_of(data.inputs.type));
-  const char* many = data.num_classes == 1 ? "" : data.has_classes() ? "es" : "s";
+      "{}: {} of {}, {}{}", part, counted(data.size, "sample"),
+      shape_text(data.inputs.shape), name_of(data.inputs.type),
+      data.has_byte_numbers() ? " numbers" : "");
   fmt::print(
-      "; {} {}{}\n", data.num_classes, data.has_classes() ? "class" : "value", many);
+      "; {}\n", data.has_classes() ? counted(data.num_classes, "class", "classes")
+                                   : counted(data.num_classes, "value"));
   print_batch(data);
   if (data.has_classes() && !data.is_sequence) {
     print_classes(data);
@@ -130,7 +135,7 @@ int make(const Arguments& arguments) {
         "[data] the data set to make is '" + name + "', expected digits; name digits");
   }
   write_digits(out, train, test, format);
-  fmt::print("wrote {} + {} digits to {}\n", train, test, out);
+  fmt::print("wrote {} + {} to {}\n", train, counted(test, "digit"), out);
   return 0;
 }
 

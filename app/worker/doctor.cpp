@@ -70,7 +70,7 @@ void print_backends() {
   }
   print_row(
       "rpc over shm", shared_memory_obstacle(), "requests between ranks of one host");
-  print_row("rpc over TensorPipe", "", "requests between ranks of backend gloo");
+  print_row("rpc over TCP", "", "requests between ranks of backend gloo");
 }
 
 }  // namespace

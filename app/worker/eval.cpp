@@ -2,6 +2,9 @@
 
 #include "app/eval_flags.h"
 #include "app/worker/devices.h"
+#include "tandem/base/text.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/train/class_results.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/predictions.h"
 #include "tandem/train/report/progress.h"
@@ -22,20 +25,29 @@ CheckpointEvaluation evaluation_of(const EvalOptions& options) {
   return evaluation;
 }
 
+std::string checkpoint_of(const EvalOptions& options) {
+  return options.best ? best_checkpoint(options.checkpoint) : options.checkpoint;
+}
+
 }  // namespace
 
 int work_eval(const Arguments& arguments) {
   const EvalOptions options = parse_eval(arguments);
-  const auto report = evaluate_checkpoint(options.checkpoint, evaluation_of(options));
-  fmt::print("{}\n", describe(report, 2));
+  auto evaluation = evaluation_of(options);
+  ClassResults classes;
+  if (options.details) {
+    evaluation.after_batch = [&](const EvaluatedBatch& batch) { classes.add(batch); };
+  }
+  const auto report = evaluate_checkpoint(checkpoint_of(options), evaluation);
+  fmt::print("{}\n{}", describe(report, 2), classes.text());
   return 0;
 }
 
 int work_predict(const Arguments& arguments) {
   const EvalOptions options = parse_predict(arguments);
   const auto count =
-      write_predictions(options.out, options.checkpoint, evaluation_of(options));
-  fmt::print("wrote {} predictions to {}\n", count, options.out);
+      write_predictions(options.out, checkpoint_of(options), evaluation_of(options));
+  fmt::print("wrote {} to {}\n", counted(count, "prediction"), options.out);
   return 0;
 }
 

@@ -6,10 +6,9 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/torch_file.h"
-#include "tandem/graph/onnx.h"
 #include "tandem/graph/pt2_writer.h"
-#include "tandem/model/graph_model.h"
 #include "tandem/train/checkpoint_model.h"
+#include "tandem/train/onnx_export.h"
 
 namespace tandem::app {
 
@@ -21,6 +20,8 @@ struct ExportOptions {
   // Network file; "" for the copy in the run's directory.
   std::string network;
   CheckpointWeights weights = CheckpointWeights::own;
+  // The ONNX file normalizes its input.
+  bool normalizes = false;
 };
 
 size_t export_state_dict(const ExportOptions& options) {
@@ -47,14 +48,11 @@ size_t export_pt2(const ExportOptions& options) {
   return count_tensors(graph);
 }
 
-// Exports in float32, because ONNX Runtime has no convolutions in float64.
 size_t export_onnx(const ExportOptions& options) {
   const auto loaded =
       load_checkpoint_graph(options.checkpoint, options.network, options.weights);
-  Graph graph = *loaded.model->graph();
-  convert(graph, at::kFloat);
-  replace_file(options.out, onnx_bytes(onnx_model(graph)));
-  return count_tensors(graph);
+  replace_file(options.out, onnx_bytes(onnx_export(loaded, options.normalizes)));
+  return count_tensors(*loaded.model->graph());
 }
 
 struct ExportFormat {
@@ -109,10 +107,16 @@ int work_export(const Arguments& arguments) {
          "for its newest checkpoint")
       ->required();
   app.add_option("--out", options.out, help_of_formats())->required();
+  bool best = false;
+  app.add_flag("--best", best, kBestHelp);
   add_network_file(app, options.network);
   app.add_flag_function(
       "--ema", [&](int64_t) { options.weights = CheckpointWeights::ema; },
       "write the moving average of the weights, of a run with --ema-decay");
+  app.add_flag(
+      "--normalize", options.normalizes,
+      "let an .onnx file normalize its input (x / 255 of pixels, mean, std), so that "
+      "it accepts raw samples");
   parse(app, arguments);
   const ExportFormat& format = format_of(options.out);
   if (!options.network.empty() && !format.has_network) {
@@ -120,8 +124,18 @@ int work_export(const Arguments& arguments) {
         "[export] --model is '" + options.network + "', but " + format.suffix +
         " files contain only weights; leave out --model");
   }
+  if (options.normalizes && !ends_with(options.out, ".onnx")) {
+    throw ConfigError(
+        "[export] --normalize is set, but --out is '" + options.out +
+        "', expected a name that ends in .onnx; leave out --normalize");
+  }
+  if (best) {
+    options.checkpoint = best_checkpoint(options.checkpoint);
+  }
   const size_t tensors = format.write(options);
-  fmt::print("wrote {} tensors to {}\n", tensors, options.out);
+  fmt::print(
+      "wrote {} to {}\n", counted(static_cast<int64_t>(tensors), "tensor"),
+      options.out);
   return 0;
 }
 

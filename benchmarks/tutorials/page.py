@@ -53,7 +53,7 @@ class Page:
         """tandem's command, from the recipe: it needs no measurement."""
         program = BY_KEY[key]
         mpi = [*MPIRUN, str(program.ranks)] if program.mpi else []
-        return "```sh\n" + " ".join([*mpi, "tandem", "train", f"recipes/{program.recipe}.toml",
+        return "```sh\n" + " ".join([*mpi, "tandem", "train", program.recipe,
                                      "--data", "mnist", *program.flags]) + "\n```"
 
     def figures(self, *keys):
@@ -245,13 +245,13 @@ class Page:
                       "waiting per step, ms", "peak memory, MiB"], rows)
 
     def machine(self):
-        """The machine, commit, dates and load of each group of runs."""
+        """The machine, date and load of each group of runs."""
         found = {}
         sides = [(key, side) for part in ("runs", "examples")
                  for key, run in self.record[part].items() for side in run.values()]
         for key, side in sides:
             about = (f"{side['cpu']}, {side['cores']} cores, {side['instruction_sets']}",
-                     side["commit"])
+                     side["date"])
             found.setdefault(about, []).append((key, side))
         if not found:
             return "Nothing is measured yet."
@@ -259,13 +259,12 @@ class Page:
         rows = []
         for about, parts in found.items():
             keys = dict.fromkeys(f"`{key}`" for key, _ in parts)
-            dates = sorted({side["date"] for _, side in parts})
             loads = [side["load"] for _, side in parts]
             rows.append([", ".join(keys) if about != most else "all other runs", about[0],
-                         about[1], ", ".join(dates), f"{min(loads):g} to {max(loads):g}"])
+                         about[1], f"{min(loads):g} to {max(loads):g}"])
         rows.sort(key=lambda row: row[0].startswith("all"))
         versions = sorted({side["torch"] for _, side in sides if "torch" in side})
-        return (table(["runs", "machine", "tandem commit", "date", "load average before a run"],
+        return (table(["runs", "machine", "date", "load average before a run"],
                       rows) + f"\n\nThe version of PyTorch is {', '.join(versions)}.")
 
 

@@ -44,8 +44,8 @@ class Tutorials(unittest.TestCase):
         text = "\n".join(pages().values())
         for path in glob.glob(os.path.join(ROOT, "recipes", "*.toml")):
             if "tutorial" in tomllib.loads(read(path)):
-                name = re.escape(os.path.basename(path))
-                self.assertTrue(re.search(f"tandem (train|scaling) recipes/{name}", text), path)
+                name = re.escape(os.path.basename(path).removesuffix(".toml"))
+                self.assertTrue(re.search(f"tandem (train|scaling) {name} ", text), path)
 
     def test_every_program_of_a_tutorial_is_run(self):
         programs = {os.path.basename(path) for path in glob.glob(

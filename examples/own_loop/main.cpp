@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
         static_cast<long long>(epoch + 1),
         loss_sum / static_cast<double>(loader.num_batches()));
   }
+  ddp.check();  // check that all ranks trained one model
   std::printf("weights %s\n", ddp.arenas().parameters_sha256().c_str());
   return 0;
 }

@@ -72,6 +72,7 @@ void train(const std::string& directory, int64_t epochs) {
     at.samples_in_epoch = 0;
     checkpoint.save(at);
   }
+  ddp.check();  // Check that all ranks trained one model.
 
   net->eval();
   const torch::NoGradGuard no_grad;

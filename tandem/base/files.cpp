@@ -217,10 +217,23 @@ std::vector<std::string> list_directory(const std::string& path) {
   return names;
 }
 
+std::string temporary_directory() {
+  const std::string usual = get_env("TMPDIR").value_or("/tmp");
+  for (const auto& path : {usual, std::string("/tmp"), std::string("/dev/shm")}) {
+    if (access(path.c_str(), W_OK | X_OK) == 0) {
+      return path;
+    }
+  }
+  return usual;
+}
+
 std::string make_private_directory() {
-  std::string path = get_env("TMPDIR").value_or("/tmp") + "/tandem-XXXXXX";
+  std::string path = temporary_directory() + "/tandem-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    fail_on_file("make the directory", path);
+    const int reason = errno;
+    throw DataError(
+        "[files] cannot make the directory '" + path + "': " + std::strerror(reason) +
+        "; set TMPDIR to a folder that you can write");
   }
   return path;
 }

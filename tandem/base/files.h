@@ -61,8 +61,12 @@ bool file_exists(const std::string& path);
 /// directory cannot be read.
 std::vector<std::string> list_directory(const std::string& path);
 
-/// Creates a directory under $TMPDIR or /tmp that only this user can enter. Returns its
-/// path.
+/// Returns the directory for temporary files: $TMPDIR, /tmp or /dev/shm, the first that
+/// this process can write. If there is none, returns $TMPDIR or /tmp.
+std::string temporary_directory();
+
+/// Creates a directory in temporary_directory() that only this user can enter. Returns
+/// its path.
 std::string make_private_directory();
 
 /// Returns whether `path` still refers to the open file `fd`; does not follow links.

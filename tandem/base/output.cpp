@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -156,6 +157,11 @@ void ignore_closed_readers() {
 bool is_terminal(int fd) {
   return isatty(fd) == 1 && get_env("TERM").value_or("") != "dumb" &&
          !get_env("OMPI_COMM_WORLD_SIZE");
+}
+
+int terminal_columns(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 std::string emphasised(int fd, Emphasis emphasis, const std::string& text) {

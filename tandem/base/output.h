@@ -119,6 +119,9 @@ void ignore_closed_readers();
 /// which gives its ranks terminals even if its own output is a file.
 bool is_terminal(int fd);
 
+/// Returns the width of a terminal in characters; 0 if it is unknown.
+int terminal_columns(int fd);
+
 /// Kinds of emphasized text.
 enum class Emphasis { error, warning, result };
 

@@ -50,6 +50,11 @@ double program_seconds() {
   return std::max(0.0, seconds_since_boot() - start.value_or(start_of_process()));
 }
 
+std::string program_start() {
+  const auto start = get_env(kStartVariable).value_or("");
+  return start.empty() ? std::to_string(start_of_process()) : start;
+}
+
 std::pair<std::string, std::string> program_start_variable() {
   return {kStartVariable, std::to_string(start_of_process())};
 }

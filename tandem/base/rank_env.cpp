@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "tandem/base/error.h"
@@ -39,6 +40,13 @@ const LauncherNames kLaunchers[] = {
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "",
      "PMI_JOBID"},
 };
+
+// Returns the names of the launcher that read_rank_env() found.
+const LauncherNames& names_of(const RankEnv& env) {
+  return *std::find_if(
+      std::begin(kLaunchers), std::end(kLaunchers),
+      [&](const LauncherNames& names) { return env.source == names.source; });
+}
 
 template <typename T>
 T number_in(const std::string& name, const std::string& text, T least, T most) {
@@ -213,6 +221,14 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     required(get, "RANK", 0, std::numeric_limits<int>::max());
   }
   return std::nullopt;
+}
+
+void forget_launcher(const RankEnv& env) {
+  unsetenv(names_of(env).rank);
+}
+
+std::string size_variable(const RankEnv& env) {
+  return names_of(env).world_size;
 }
 
 std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env) {

@@ -50,6 +50,13 @@ std::optional<std::string> get_env(const std::string& name);
 /// of range, or is missing although others are set.
 [[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
+/// Removes the variable by which read_rank_env() recognized the launcher of `env` from
+/// the environment of this process.
+void forget_launcher(const RankEnv& env);
+
+/// Returns the name of the variable that contains RankEnv::world_size.
+[[nodiscard]] std::string size_variable(const RankEnv& env);
+
 /// Returns the variables that tandem's launcher sets for one rank, as (name, value)
 /// pairs. read_rank_env() reads them in the rank.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(

@@ -7,6 +7,59 @@
 
 namespace tandem {
 
+namespace {
+
+// Returns the number of bytes of the UTF-8 character at the start of a text, 0 if the
+// bytes are not UTF-8.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+  };
+  const int first = byte(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first < 0xc2 || first > 0xf4) {
+    return 0;
+  }
+  // The second byte excludes overlong forms, surrogates, and numbers above 10ffff.
+  const int least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const int most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (byte(1) < least || byte(1) > most) {
+    return 0;
+  }
+  const size_t length = first >= 0xf0 ? 4 : (first >= 0xe0 ? 3 : 2);
+  for (size_t at = 2; at < length; ++at) {
+    if ((byte(at) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  return length;
+}
+
+}  // namespace
+
+std::optional<size_t> find_invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text.substr(at));
+    if (length == 0) {
+      return at;
+    }
+    at += length;
+  }
+  return std::nullopt;
+}
+
+std::string with_escapes(std::string_view text) {
+  std::string result;
+  while (const auto at = find_invalid_utf8(text)) {
+    result.append(text.substr(0, *at));
+    result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[*at]));
+    text.remove_prefix(*at + 1);
+  }
+  return result.append(text);
+}
+
 std::optional<bool> parse_bool(const std::string& text) {
   const std::string word = lower_case(text);
   constexpr std::string_view kYes[] = {"true", "1", "t", "yes", "y", "on"};

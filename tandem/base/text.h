@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -76,6 +77,14 @@ inline std::optional<std::vector<int64_t>> parse_sizes(
   return sizes;
 }
 
+/// Returns a number with a noun: "1 rank", "3 ranks". `many` is the plural; "" stands
+/// for the noun with an "s".
+inline std::string counted(
+    int64_t number, const std::string& noun, const std::string& many = "") {
+  const std::string plural = many.empty() ? noun + "s" : many;
+  return std::to_string(number) + " " + (number == 1 ? noun : plural);
+}
+
 /// Returns a noun with numbers, which must be in ascending order: "rank 2", "ranks 1
 /// and 3", "ranks 0 to 5, 7 and 9".
 inline std::string with_numbers(
@@ -100,6 +109,13 @@ inline std::string with_numbers(
   }
   return text;
 }
+
+/// Returns the position of the first byte of a text that is not UTF-8 (RFC 3629), or
+/// nullopt if the whole text is UTF-8.
+[[nodiscard]] std::optional<size_t> find_invalid_utf8(std::string_view text);
+
+/// Returns a text in which "\xfc" replaces a byte fc that is not UTF-8.
+[[nodiscard]] std::string with_escapes(std::string_view text);
 
 /// Returns the shortest text that is parsed as the same number. The text contains a
 /// point or an exponent, as TOML requires and as Python's repr() writes it.

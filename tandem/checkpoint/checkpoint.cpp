@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -215,6 +216,24 @@ BestTest best_in(const SafetensorsFile& file, const std::string& path) {
       number(file, "evaluations_since_best", path)};
 }
 
+void add_time(const RunTime& time, std::map<std::string, std::string>& metadata) {
+  metadata["train_seconds"] = float_text(time.train_seconds);
+  metadata["train_samples"] = float_text(time.samples);
+  metadata["program_seconds"] = float_text(time.program_seconds);
+  metadata["earlier_program_seconds"] = float_text(time.earlier_program_seconds);
+  metadata["program_start"] = time.program_start;
+}
+
+RunTime time_in(const SafetensorsFile& file) {
+  const auto value = [&](const char* key) {
+    const double found = parse_number<double>(text(file, key)).value_or(0);
+    return std::isfinite(found) ? std::max(0.0, found) : 0;
+  };
+  return {
+      value("train_seconds"), value("train_samples"), value("program_seconds"),
+      value("earlier_program_seconds"), text(file, "program_start")};
+}
+
 using Averages = std::map<std::string, at::Tensor>;
 
 Averages averages_in(const SafetensorsFile& training) {
@@ -356,6 +375,7 @@ std::string save_checkpoint(
         {"config", content.config},
         {"data", content.data}};
     add_best(content.best, files.training.metadata);
+    add_time(content.time, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
     rename_over(temporary, path);
     sync_directory(directory);
@@ -377,6 +397,7 @@ CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
   content.best = best_in(training, path);
+  content.time = time_in(training);
   content.config = text(training, "config");
   content.data = text(training, "data");
   content.rank_hashes = rank_hashes(training);
@@ -413,6 +434,37 @@ std::string model_file(const std::string& path) {
     }
   }
   return path;
+}
+
+std::string best_checkpoint(const std::string& path) {
+  for (const auto& folder : {path + "/checkpoints", path}) {
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(folder, ignored);
+    const auto newest = is_folder ? newest_checkpoint(folder) : "";
+    if (newest.empty()) {
+      continue;
+    }
+    const auto training = file_in(newest, kTrainingFile);
+    const BestTest best = best_in(read_safetensors(training), training);
+    const auto found = checkpoint_path(folder, best.step);
+    if (best.step >= 0 && file_exists(found)) {
+      return found;
+    }
+    throw ConfigError(
+        best.step < 0
+            ? fmt::format(
+                  "[checkpoint] '{}' has no evaluation yet, expected one for --best; "
+                  "leave out --best",
+                  path)
+            : fmt::format(
+                  "[checkpoint] '{}' has not kept the best checkpoint, of step {}; "
+                  "leave out --best, or train with --keep-best",
+                  path, best.step));
+  }
+  throw ConfigError(
+      "[checkpoint] '" + path +
+      "' has no checkpoints, expected the directory of a run for --best; leave out "
+      "--best");
 }
 
 SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {

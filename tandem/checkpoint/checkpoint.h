@@ -37,12 +37,26 @@ struct BestTest {
   int64_t evaluations_since = 0;
 };
 
+/// Time of a run until a checkpoint, over all starts of the run. The values are 0 in
+/// checkpoints of older versions.
+struct RunTime {
+  // Training time, in seconds, and number of samples that were trained in this time.
+  double train_seconds = 0;
+  double samples = 0;
+  // Time of all programs, in seconds, and the part of it before the program that wrote
+  // the checkpoint.
+  double program_seconds = 0;
+  double earlier_program_seconds = 0;
+  // program_start() (base/program_clock.h) of the program that wrote the checkpoint.
+  std::string program_start;
+};
+
 /// Content of a checkpoint, in memory. On disk, a checkpoint is a directory:
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
 ///   training.safetensors  optimizer state as "<state>/<parameter>"; metadata:
-///                         position, the run's config, hashes of its data and of the
-///                         other files
+///                         position and time, the run's config, hashes of its data
+///                         and of the other files
 ///   rank-0000-of-0004.safetensors and so on, only if ranks have separate state
 ///                         (checkpoint_files.h): one file for each rank
 ///
@@ -55,6 +69,7 @@ struct CheckpointContent {
   TrainingState state;
   Position position;
   BestTest best;
+  RunTime time;
   // Settings that `tandem eval` needs: model, mean, std, classes, input shape and
   // others.
   std::map<std::string, std::string> description;
@@ -119,6 +134,11 @@ void load_checkpoint(
 /// checkpoints/, the file is in the newest checkpoint. Otherwise the file is `path`
 /// itself.
 [[nodiscard]] std::string model_file(const std::string& path);
+
+/// Returns the path of the checkpoint with the lowest loss of a run (BestTest). `path`
+/// is the run's directory or its checkpoints/. Throws ConfigError if the run was not
+/// evaluated yet, if it did not keep that checkpoint, or if `path` is no run.
+[[nodiscard]] std::string best_checkpoint(const std::string& path);
 
 /// Weights of a checkpoint: the model's weights, or the moving averages of the weights
 /// (optim/ema.h). Buffers are always those of the model.

@@ -91,6 +91,9 @@ void keep_network_file(const RunConfig& config, const std::string& run, bool res
   }
   const auto file = network_file(config);
   const auto copy = run + "/network" + fs::path(file).extension().string();
+  if (file == copy) {
+    return;
+  }
   copy_file(file, copy);
   for (const char* name : kCopies) {
     if (const auto other = run + "/" + name; other != copy) {

@@ -64,6 +64,11 @@ std::string canonical(const Field& field, const std::string& written) {
   return known ? to_toml(config, field) : written;
 }
 
+bool is_of_dry_run(const std::string& config_toml) {
+  const auto text = read_file(config_toml, kMostRecipeBytes);
+  return value_in(text, find_field("dry_run", "")) == "true";
+}
+
 std::string instead_of(
     const Field& field, const std::string& now, const std::string& before) {
   return fmt::format("{} {} instead of {}", field.name, now, before);
@@ -90,13 +95,13 @@ bool goes_on(const RunConfig& config) {
 }
 
 std::string config_of_earlier_run(const RunConfig& config) {
-  if (!goes_on(config)) {
+  const bool newest = config.output.resume == "auto";
+  const std::string run = newest ? config.output.out : run_of(config.output.resume);
+  const std::string path = run + "/config.toml";
+  if (run.empty() || !file_exists(path)) {
     return "";
   }
-  const std::string run =
-      config.output.resume == "auto" ? config.output.out : run_of(config.output.resume);
-  const std::string path = run + "/config.toml";
-  return !run.empty() && file_exists(path) ? path : "";
+  return newest && !goes_on(config) && is_of_dry_run(path) ? "" : path;
 }
 
 EarlierSettings read_earlier_settings(const RunConfig& config) {
@@ -151,7 +156,8 @@ void check_kept_settings(
     if (!before.empty() && !fits_run(field, before, now)) {
       throw ConfigError(fmt::format(
           "[resume] {} is {}, expected {} as in '{}', since a run keeps it to its end; "
-          "change {} back, or start another run from its weights with --init",
+          "change {} back, or start another run with another --out, and --init for the "
+          "weights",
           field.name, now, before, origin, field.flag()));
     }
   }

@@ -15,8 +15,9 @@ namespace tandem {
 bool goes_on(const RunConfig& config);
 
 /// Returns the path of the config.toml of the run that `config` resumes: in `out` if
-/// `resume` is "auto", in RUN if `resume` is RUN/checkpoints/step-N. Returns "" if no
-/// run is resumed, or if there is no such file.
+/// `resume` is "auto", in RUN if `resume` is RUN/checkpoints/step-N. The run in `out`
+/// need not have a checkpoint, but a dry run does not count. Returns "" if no run is
+/// resumed, or if there is no such file.
 std::string config_of_earlier_run(const RunConfig& config);
 
 /// Settings of the run that a run resumes.

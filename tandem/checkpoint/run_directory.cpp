@@ -204,6 +204,18 @@ void RunDirectory::add(const TestReport& report) {
   add_line(json.dump(), report.step, scalars_of(json));
 }
 
+void RunDirectory::note_resume(
+    const Position& position, int64_t samples, double train_seconds) {
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["kind"] = "resume";
+  json["epoch"] = position.epoch + 1;
+  json["step"] = position.step;
+  json["samples"] = samples;
+  json["train_seconds"] = train_seconds;
+  append(json.dump());
+}
+
 void RunDirectory::note_lost_output(const std::string& where_and_why) {
   ordered_json json;
   json["format_version"] = kFormatVersion;

@@ -9,6 +9,7 @@
 
 #include "tandem/base/file_lock.h"
 #include "tandem/base/record_file.h"
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
@@ -145,6 +146,9 @@ class RunDirectory {
   /// file cannot be written, warns, and the run continues without it.
   void add(const TrainReport& report);
   void add(const TestReport& report);
+  /// Appends a line of kind "resume" to metrics.jsonl, with the position, the number of
+  /// samples and the training time (in seconds) at which the run resumes.
+  void note_resume(const Position& position, int64_t samples, double train_seconds);
   /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the
   /// previous line. `where_and_why` is the result of Progress::lost(), or the error
   /// that ended the event file.

@@ -1,5 +1,9 @@
 #include "tandem/checkpoint/weights.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/isnan.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +25,10 @@ namespace tandem {
 
 namespace {
 
-constexpr const char* kReplicaPrefix = "module.";
+// Prefixes of PyTorch's DistributedDataParallel, of torch.compile, and of modules that
+// contain the network as an attribute, such as Lightning's.
+const std::string kPrefixes[] = {"module.", "_orig_mod.", "model."};
+constexpr size_t kNumWrappers = 2;
 
 WeightsFormat format_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -71,8 +78,57 @@ std::vector<NamedTensor> read_any(const std::string& path) {
       "in its header; name another file");
 }
 
-bool is_of_replica(const NamedTensor& entry) {
-  return entry.name.rfind(kReplicaPrefix, 0) == 0;
+// Removes a prefix that all names have. Returns false if a name does not have it.
+bool remove_prefix(std::vector<NamedTensor>& tensors, const std::string& prefix) {
+  const bool found =
+      !tensors.empty() &&
+      std::all_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
+        return entry.name.rfind(prefix, 0) == 0;
+      });
+  if (found) {
+    for (auto& entry : tensors) {
+      entry.name.erase(0, prefix.size());
+    }
+  }
+  return found;
+}
+
+// Removes the first `count` of kPrefixes in any order, as long as no name is in
+// `known`.
+void remove_prefixes(
+    std::vector<NamedTensor>& tensors, size_t count,
+    const std::set<std::string>& known) {
+  const auto is_known = [&](const auto& entry) { return known.count(entry.name) > 0; };
+  for (size_t i = 0; i < count;) {
+    if (std::any_of(tensors.begin(), tensors.end(), is_known)) {
+      return;
+    }
+    i = remove_prefix(tensors, kPrefixes[i]) ? 0 : i + 1;
+  }
+}
+
+// Throws DataError for NaN, and for an infinite parameter. A buffer may be infinite,
+// such as the mask of attention.
+void check_numbers(
+    const std::string& path, const std::vector<NamedTensor>& sources,
+    const std::vector<NamedTensor>& targets) {
+  std::set<std::string> parameters;
+  for (const auto& target : targets) {
+    if (target.tensor.requires_grad()) {
+      parameters.insert(target.name);
+    }
+  }
+  for (const auto& [name, tensor] : sources) {
+    const bool is_wrong = parameters.count(name) > 0
+                              ? !tensor.isfinite().all().item<bool>()
+                              : tensor.isnan().any().item<bool>();
+    if (is_wrong) {
+      throw DataError(
+          "[weights] tensor '" + name + "' of '" + path +
+          "' has a value that is not finite, expected finite numbers; name a file of "
+          "an earlier step");
+    }
+  }
 }
 
 std::vector<NamedTensor> without(
@@ -110,25 +166,23 @@ void check_savable(const std::vector<NamedTensor>& tensors) {
 
 std::vector<NamedTensor> read_weights(const std::string& path) {
   auto tensors = read_any(path);
-  if (std::all_of(tensors.begin(), tensors.end(), is_of_replica)) {
-    for (auto& entry : tensors) {
-      entry.name.erase(0, std::string(kReplicaPrefix).size());
-    }
-  }
+  remove_prefixes(tensors, kNumWrappers, {});
   return tensors;
 }
 
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip) {
-  const auto in_file = read_weights(path);
   auto names = tensor_names(targets);
+  auto in_file = read_any(path);
+  remove_prefixes(in_file, std::size(kPrefixes), {names.begin(), names.end()});
   const auto more = tensor_names(in_file);
   names.insert(names.end(), more.begin(), more.end());
   check_patterns_match("init_skip", skip, names);
   const auto sources = without(in_file, skip);
   const auto loaded = without(targets, skip);
   check_fits("weights", path, sources, loaded, Fit::exact);
+  check_numbers(path, sources, loaded);
   copy_values(sources, loaded);
 }
 

@@ -12,7 +12,8 @@ namespace tandem {
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
 /// of Python's torch.save(model.state_dict(), path) (torch_file.h). The format is
 /// detected from the content, not from the name (weights_format.h). If all names begin
-/// with "module.", the prefix of PyTorch's DistributedDataParallel, removes it.
+/// with "module." or "_orig_mod.", the prefixes of PyTorch's DistributedDataParallel
+/// and torch.compile, removes them.
 ///
 /// Throws DataError if the file is damaged or has another format. A file of a
 /// checkpoint counts as damaged if its hash is missing.
@@ -21,12 +22,14 @@ namespace tandem {
 /// Reads weights and copies them in place to the tensors in `targets` with the same
 /// names, converted to the targets' dtypes. Copies either all tensors or none. Tensors
 /// that match `skip` keep their values; they may be missing in the file or have another
-/// shape there.
+/// shape there. If no name is in `targets`, removes "module.", "_orig_mod." and
+/// "model." from the names that all begin with it.
 ///
-/// Throws the errors of read_weights(). Also throws ConfigError with the first tensor
-/// that does not match `skip` and is missing, has another shape, or is only in the file
-/// (as with strict=True). Also throws ConfigError with the first pattern of `skip` that
-/// matches no tensor of the model or of the file.
+/// Throws the errors of read_weights(), and DataError if a value is NaN or a parameter
+/// is infinite. Also throws ConfigError with the first tensor that does not match
+/// `skip` and is missing, has another shape, or is only in the file (as with
+/// strict=True). Also throws ConfigError with the first pattern of `skip` that matches
+/// no tensor of the model or of the file.
 void load_weights(
     const std::string& path, const std::vector<NamedTensor>& targets,
     const NamePatterns& skip = {});

@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/line_format.h"
 #include "tandem/config/name_patterns.h"
@@ -22,25 +23,6 @@ void refuse_if(
   }
 }
 
-bool is_utf8(const std::string& text) {
-  size_t following = 0;
-  for (const unsigned char byte : text) {
-    const bool follows = (byte & 0xc0) == 0x80;
-    if (follows != (following > 0)) {
-      return false;
-    }
-    if (follows) {
-      --following;
-    } else if (byte >= 0x80) {
-      if (byte < 0xc2 || byte > 0xf4) {
-        return false;
-      }
-      following = byte >= 0xf0 ? 3 : (byte >= 0xe0 ? 2 : 1);
-    }
-  }
-  return following == 0;
-}
-
 void check_texts(const RunConfig& config) {
   const LineValues values;
   for (const auto& field : config_fields()) {
@@ -50,8 +32,8 @@ void check_texts(const RunConfig& config) {
     const std::string text = field.text(config);
     // Recipes and checkpoints can contain only UTF-8.
     refuse_if(
-        !is_utf8(text), "{} is not UTF-8, expected UTF-8; change {}", field.name,
-        field.flag());
+        find_invalid_utf8(text).has_value(),
+        "{} is not UTF-8, expected UTF-8; change {}", field.name, field.flag());
     if (field.line_template) {
       format_line(field.name, text, values);
     }

@@ -17,6 +17,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -96,6 +97,11 @@ ArenaLayout::ArenaLayout(
     if (!tensor.is_non_overlapping_and_dense()) {
       throw ConfigError(
           "[arena] '" + name + "' has gaps or overlaps in memory; make it contiguous");
+    }
+    if (find_invalid_utf8(name)) {
+      throw ConfigError(
+          "[arena] a tensor has the name '" + with_escapes(name) +
+          "', expected UTF-8 for checkpoints; rename the module or the tensor");
     }
     if (!names.insert(name).second) {
       throw ConfigError("[arena] the name '" + name + "' occurs twice; rename one");

@@ -71,8 +71,8 @@ class ArenaLayout {
   /// in group 0. `device` is the device of all segments; if it is not set, each tensor
   /// keeps its own device.
   ///
-  /// Throws ConfigError if a tensor has gaps or overlaps in memory, or if a name occurs
-  /// twice.
+  /// Throws ConfigError if a tensor has gaps or overlaps in memory, or if a name is not
+  /// UTF-8 or occurs twice.
   ArenaLayout(
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
       int64_t divisor, c10::optional<at::Device> device = c10::nullopt);

@@ -1,14 +1,19 @@
 #include "tandem/data/array_dataset.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/log.h"
 #include "tandem/base/text.h"
+#include "tandem/data/data_memory.h"
 #include "tandem/data/npy.h"
 #include "tandem/data/sample_shape.h"
 
@@ -27,12 +32,23 @@ const Names kValidationTargets = {"val_y",   "y_val",        "valid_y",
 const Names kTestInputs = {"test_x", "x_test"};
 const Names kTestTargets = {"test_y", "y_test"};
 
+// Returns the names of the arrays of all parts.
+std::set<std::string> known_names() {
+  std::set<std::string> known;
+  for (const auto* names :
+       {&kTrainInputs, &kTrainTargets, &kValidationInputs, &kValidationTargets,
+        &kTestInputs, &kTestTargets}) {
+    known.insert(names->begin(), names->end());
+  }
+  return known;
+}
+
 // Arrays of a folder or of a .npz file.
 class ArrayFiles {
  public:
   explicit ArrayFiles(std::string path) : path_(std::move(path)) {
     if (ends_with(path_, ".npz")) {
-      arrays_ = read_npz(path_);
+      arrays_ = read_npz(path_, known_names());
     }
   }
 
@@ -83,7 +99,18 @@ Samples samples_of(NpyArray array) {
   return samples;
 }
 
+// Replaces bool elements by the numbers 0 and 1.
+void convert_bool(NpyArray& array, const std::string& path) {
+  if (array.is_bool) {
+    check_data_memory("'" + path + "'", array.bytes.size() * sizeof(float));
+    array.bytes = std::vector<float>(array.bytes.begin(), array.bytes.end());
+    array.type = ElementType::float32;
+    array.is_mapped = array.is_bool = false;
+  }
+}
+
 Samples inputs_of(NpyArray array, const DataRequest& request) {
+  convert_bool(array, request.options.source);
   Samples inputs = samples_of(std::move(array));
   if (!request.options.shape.empty()) {
     inputs.shape = parse_shape(request.options, inputs.numel());
@@ -121,6 +148,71 @@ Dataset dataset_of(NpyArray x, NpyArray y, const DataRequest& request) {
   return data;
 }
 
+// Logs that bytes are numbers, because images are divided by 255.
+void log_meaning(const Dataset& train, const DataRequest& request) {
+  if (request.logs_parts && train.has_byte_numbers()) {
+    log_info(fmt::format(
+        "[data] the inputs of '{}' are uint8 of the shape {}, so they are numbers, "
+        "which "
+        "are not divided by 255; for images, set --shape CHANNELS,HEIGHT,WIDTH",
+        train.name, shape_text(train.inputs.shape)));
+  }
+}
+
+template <typename Number>
+bool are_one_hot(const uint8_t* bytes, int64_t rows, int64_t width) {
+  const auto* numbers = reinterpret_cast<const Number*>(bytes);
+  for (int64_t row = 0; row < rows; ++row, numbers += width) {
+    if (std::count(numbers, numbers + width, Number(0)) != width - 1 ||
+        std::count(numbers, numbers + width, Number(1)) != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Throws DataError if each target is a one-hot row and no loss is set. A class per
+// position, or numbers, would train another network than the user expects.
+void check_are_not_one_hot(const Dataset& train, const DataRequest& request) {
+  const Samples& targets = train.targets;
+  if (!request.for_training || request.whole_targets != WholeTargets::automatic ||
+      targets.shape.size() != 1 || targets.shape[0] < 2) {
+    return;
+  }
+  const auto check = targets.type == ElementType::uint8   ? &are_one_hot<uint8_t>
+                     : targets.type == ElementType::int64 ? &are_one_hot<int64_t>
+                                                          : &are_one_hot<float>;
+  if (check(targets.bytes.data(), train.size, targets.shape[0])) {
+    throw DataError(fmt::format(
+        "[data] the targets of '{}' are one-hot rows of {} numbers, expected a class "
+        "number per sample; save y.argmax(1), or set --loss bce or mse for the numbers",
+        train.name, targets.shape[0]));
+  }
+}
+
+// Throws DataError if images have their channels last. Numbers of float32 can have such
+// a shape, so a warning names it.
+void check_channels(const Dataset& train, const DataRequest& request) {
+  constexpr int64_t kMostChannels = 4;
+  const auto& shape = train.inputs.shape;
+  if (!request.for_training || !request.options.shape.empty() || train.has_indices() ||
+      shape.size() != 3 || shape[2] > kMostChannels || shape[0] <= kMostChannels ||
+      shape[1] <= kMostChannels) {
+    return;
+  }
+  const std::string text = fmt::format(
+      "[data] the inputs of '{}' are {}, which looks like images of height x width x "
+      "channels, expected channels x height x width; save np.moveaxis(x, 3, 1), or set "
+      "--shape {} to keep the shape",
+      train.name, shape_text(shape), fmt::join(shape, ","));
+  if (train.has_images()) {
+    throw DataError(text);
+  }
+  if (request.logs_parts) {
+    log_warning(text);
+  }
+}
+
 void check_same_shapes(
     const Dataset& train, const std::string& part, const Dataset& other) {
   const auto check = [&](const char* what, const Samples& a, const Samples& b) {
@@ -139,14 +231,19 @@ void check_same_shapes(
 }  // namespace
 
 bool has_arrays(const std::string& path) {
-  return ends_with(path, ".npz") || file_exists(path + "/x.npy") ||
-         file_exists(path + "/train_x.npy");
+  return ends_with(path, ".npz") ||
+         std::any_of(kTrainInputs.begin(), kTrainInputs.end(), [&](const auto& name) {
+           return file_exists(path + "/" + name + ".npy");
+         });
 }
 
 DatasetSplits load_arrays(const DataRequest& request, const Deadline&) {
   const ArrayFiles files(request.options.source);
   DatasetSplits splits;
   splits.train = dataset_of(files.get(kTrainInputs), files.get(kTrainTargets), request);
+  check_channels(splits.train, request);
+  check_are_not_one_hot(splits.train, request);
+  log_meaning(splits.train, request);
   const auto load_other = [&](const char* part, const Names& x, const Names& y) {
     Dataset other;
     if (auto inputs = files.find(x)) {

@@ -46,6 +46,12 @@ void check_largest_class(
   }
 }
 
+// Returns whether targets are one class for each position, as in token arrays. The
+// number of a text's classes is known.
+bool has_class_per_position(const Dataset& train) {
+  return train.has_classes() && !train.targets.shape.empty() && !train.tokens;
+}
+
 }  // namespace
 
 void convert_to_values(Dataset& data) {
@@ -80,6 +86,11 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
   Dataset& train = splits.train;
   if (!train.has_classes()) {
     train.num_classes = train.targets.numel();
+  } else if (has_class_per_position(train)) {
+    for (const auto* part : {&splits.train, &splits.validation, &splits.test}) {
+      train.num_classes =
+          std::max(train.num_classes, largest_class(*part, ignored) + 1);
+    }
   } else if (!train.tokens) {
     train.num_classes = std::max(
         largest_class(train, ignored) + 1,
@@ -88,8 +99,8 @@ void count_classes(DatasetSplits& splits, int64_t ignored) {
   for (const auto& [name, part] :
        {std::pair("validation", &splits.validation), {"test", &splits.test}}) {
     part->num_classes = train.num_classes;
-    // A text may have bytes that the training part lacks.
-    if (train.has_classes() && !train.tokens) {
+    // The training part may lack a class of a position, such as a byte or a token.
+    if (train.has_classes() && train.targets.shape.empty()) {
       check_largest_class(name, *part, train, ignored);
     }
   }

@@ -141,16 +141,49 @@ std::optional<float> number_in(
 // Cells of a column that are not numbers.
 struct Texts {
   int64_t count = 0;
+  // Number of texts that are numbers with separators.
+  int64_t num_separated = 0;
   int64_t first_line = 0;
   // Excerpt of the first text.
   std::string first;
 };
+
+constexpr const char* kSeparatorAdvice =
+    "a number with a decimal comma or thousands separators, expected a decimal point "
+    "and no separators; write 1200.5, or set --categories";
+
+// Returns the number in a cell of a training part, 0 for a text, which it notes in
+// `texts`. `is_text`: whether numbers are texts too.
+float read_cell(
+    const CsvRows& rows, const std::string& column, size_t position, bool is_text,
+    Texts& texts) {
+  const std::string_view cell = rows.cells()[position];
+  std::optional<float> number;
+  if (is_text) {
+    check_not_blank(rows, column, cell);
+  } else {
+    number = number_in(rows, column, cell);
+  }
+  if (!number) {
+    if (texts.count++ == 0) {
+      texts.first_line = rows.line();
+      texts.first = csv_excerpt(cell);
+    }
+    texts.num_separated += !is_text && has_number_separators(cell) ? 1 : 0;
+  }
+  return number.value_or(0);
+}
 
 // Returns whether a column has categories. Throws DataError if it is a numeric column
 // with a few texts.
 bool has_categories(
     const Texts& texts, int64_t num_rows, const std::string& column,
     const std::string& path) {
+  if (texts.count > 0 && texts.count == texts.num_separated) {
+    throw DataError(fmt::format(
+        "[data] column {} in line {} of '{}' is {}, {}", csv_excerpt(column),
+        texts.first_line, path, texts.first, kSeparatorAdvice));
+  }
   const int64_t num_numbers = num_rows - texts.count;
   if (texts.count > 0 && num_numbers >= num_rows - num_rows / 10) {
     throw DataError(fmt::format(
@@ -182,10 +215,11 @@ void sort_categories(CsvTable& table, size_t c, CategoryIndex& index) {
   }
 }
 
-// Fills in the columns `chosen` of a table, which have categories.
+// Fills in the columns `chosen` of a table, which have categories. `positions` are the
+// positions of the table's columns in the file.
 void read_categories(
     std::string_view text, const std::string& path, const std::vector<size_t>& chosen,
-    CsvTable& table) {
+    const std::vector<size_t>& positions, CsvTable& table) {
   CsvRows rows(text, path, kMostColumns);
   rows.next();
   std::vector<CategoryIndex> indices(chosen.size());
@@ -195,7 +229,7 @@ void read_categories(
     for (size_t i = 0; i < chosen.size(); ++i) {
       const size_t c = chosen[i];
       auto& index = indices[i];
-      key.assign(rows.cells()[c]);
+      key.assign(rows.cells()[positions[c]]);
       const auto next = static_cast<uint32_t>(index.size());
       values[c] = static_cast<float>(index.try_emplace(key, next).first->second);
       if (index.size() > kMostCategories) {
@@ -223,6 +257,56 @@ std::string first_of(const std::vector<std::string>& texts) {
   return join(shown) + (num_more > 0 ? fmt::format(" and {} more", num_more) : "");
 }
 
+[[noreturn]] void fail_unknown(
+    const std::string& setting, const std::string& name, const std::string& path,
+    const std::vector<std::string>& names) {
+  throw ConfigError(fmt::format(
+      "[data] {} names the column {}, expected a column of '{}': {}{}; change --{}",
+      setting, csv_excerpt(name), path, first_of(names), did_you_mean(name, names),
+      setting));
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Returns the positions of the columns in the file that `choice` selects.
+std::vector<size_t> chosen_positions(
+    const CsvChoice& choice, const std::vector<std::string>& names,
+    const std::string& path) {
+  // A column can have a name that begins with a hyphen.
+  const auto is_left_out = [&](const std::string& name) {
+    return name.size() > 1 && name[0] == '-' && !contains(names, name);
+  };
+  const auto& listed = choice.columns;
+  const bool drops = std::any_of(listed.begin(), listed.end(), is_left_out);
+  std::vector<std::string> found;
+  for (size_t i = 0; i < listed.size(); ++i) {
+    if (drops && i == 0 && listed[i] == "all") {
+      continue;
+    }
+    if (drops != is_left_out(listed[i])) {
+      throw ConfigError(
+          "[data] columns has names with and without a hyphen, expected columns to "
+          "use, "
+          "or all,-NAME to leave columns out; change --columns");
+    }
+    const std::string name = drops ? listed[i].substr(1) : listed[i];
+    if (!contains(names, name)) {
+      fail_unknown("columns", name, path, names);
+    }
+    found.push_back(name);
+  }
+  std::vector<size_t> positions;
+  for (size_t c = 0; c < names.size(); ++c) {
+    if (listed.empty() || contains(found, names[c]) != drops ||
+        contains(choice.always, names[c])) {
+      positions.push_back(c);
+    }
+  }
+  return positions;
+}
+
 // Reads the cells of a column that is known from the training part.
 class ColumnReader {
  public:
@@ -239,6 +323,11 @@ class ColumnReader {
     const std::string_view cell = rows.cells()[position_];
     if (column_.categories.empty()) {
       const auto number = number_in(rows, column_.name, cell);
+      if (!number && has_number_separators(cell)) {
+        rows.fail_in(
+            column_.name,
+            fmt::format("is {}, {}", csv_excerpt(cell), kSeparatorAdvice));
+      }
       if (!number) {
         rows.fail_in(
             column_.name, fmt::format(
@@ -270,7 +359,8 @@ class ColumnReader {
 // Returns the columns that a file with these names has.
 std::vector<CsvColumn> columns_in_file(
     const std::vector<std::string>& names, const std::string& path,
-    const std::vector<CsvColumn>& columns, const std::string& may_lack) {
+    const std::vector<CsvColumn>& columns, const std::string& may_lack,
+    bool ignores_others) {
   const std::unordered_set<std::string> in_file(names.begin(), names.end());
   std::vector<CsvColumn> found;
   std::unordered_set<std::string> expected;
@@ -286,7 +376,7 @@ std::vector<CsvColumn> columns_in_file(
     }
   }
   for (const auto& name : names) {
-    if (expected.count(name) == 0) {
+    if (!ignores_others && expected.count(name) == 0) {
       throw DataError(fmt::format(
           "[data] '{}' has an extra column {}, expected only the columns of the "
           "training part ({}); remove the column",
@@ -317,45 +407,52 @@ std::vector<std::string> names_of(const std::vector<CsvColumn>& columns) {
   return names;
 }
 
-CsvTable parse_csv(std::string_view text, const std::string& path) {
+CsvTable parse_csv(
+    std::string_view text, const std::string& path, const CsvChoice& choice) {
   check_separator(text, path);
   CsvRows rows(text, path, kMostColumns);
   const auto names = read_header(rows, path);
+  for (const auto& name : choice.categories) {
+    if (!contains(names, name)) {
+      fail_unknown("categories", name, path, names);
+    }
+  }
+  const auto positions = chosen_positions(choice, names, path);
   CsvTable table;
-  table.values = room_for_values(text, path, names.size());
-  std::vector<Texts> texts(names.size());
+  std::vector<bool> is_text;
+  for (const size_t position : positions) {
+    table.columns.push_back({names[position], {}});
+    is_text.push_back(contains(choice.categories, names[position]));
+  }
+  table.values = room_for_values(text, path, positions.size());
+  std::vector<Texts> texts(positions.size());
   table.num_rows = for_each_row(rows, path, names.size(), [&] {
-    for (size_t c = 0; c < names.size(); ++c) {
-      const std::string_view cell = rows.cells()[c];
-      const auto number = number_in(rows, names[c], cell);
-      if (!number && texts[c].count++ == 0) {
-        texts[c].first_line = rows.line();
-        texts[c].first = csv_excerpt(cell);
-      }
-      table.values.push_back(number.value_or(0));
+    for (size_t c = 0; c < positions.size(); ++c) {
+      table.values.push_back(
+          read_cell(rows, table.columns[c].name, positions[c], is_text[c], texts[c]));
     }
   });
   std::vector<size_t> chosen;
-  for (size_t c = 0; c < names.size(); ++c) {
-    table.columns.push_back({names[c], {}});
-    if (has_categories(texts[c], table.num_rows, names[c], path)) {
+  for (size_t c = 0; c < positions.size(); ++c) {
+    if (has_categories(texts[c], table.num_rows, table.columns[c].name, path)) {
       chosen.push_back(c);
     }
   }
   if (!chosen.empty()) {
-    read_categories(text, path, chosen, table);
+    read_categories(text, path, chosen, positions, table);
   }
   return table;
 }
 
 CsvTable parse_csv(
     std::string_view text, const std::string& path,
-    const std::vector<CsvColumn>& columns, const std::string& may_lack) {
+    const std::vector<CsvColumn>& columns, const std::string& may_lack,
+    bool ignores_others) {
   check_separator(text, path);
   CsvRows rows(text, path, kMostColumns);
   const auto names = read_header(rows, path);
   CsvTable table;
-  table.columns = columns_in_file(names, path, columns, may_lack);
+  table.columns = columns_in_file(names, path, columns, may_lack, ignores_others);
   std::unordered_map<std::string_view, size_t> positions;
   for (size_t i = 0; i < names.size(); ++i) {
     positions.emplace(names[i], i);
@@ -373,14 +470,14 @@ CsvTable parse_csv(
   return table;
 }
 
-CsvTable read_csv(const std::string& path) {
-  return parse_csv(read_text(path), path);
+CsvTable read_csv(const std::string& path, const CsvChoice& choice) {
+  return parse_csv(read_text(path), path, choice);
 }
 
 CsvTable read_csv(
     const std::string& path, const std::vector<CsvColumn>& columns,
-    const std::string& may_lack) {
-  return parse_csv(read_text(path), path, columns, may_lack);
+    const std::string& may_lack, bool ignores_others) {
+  return parse_csv(read_text(path), path, columns, may_lack, ignores_others);
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -85,6 +86,15 @@ CsvRows::CsvRows(std::string_view text, std::string path, size_t most_cells)
   if (const size_t at = text.find('\0'); at != std::string_view::npos) {
     row_line_ += std::count(text.begin(), text.begin() + at, '\n');
     fail("has a NUL byte, expected text in UTF-8; save the file as CSV in UTF-8");
+  }
+  if (const auto at = find_invalid_utf8(text)) {
+    const size_t line_end = text.substr(0, *at).rfind('\n');
+    row_line_ += std::count(text.begin(), text.begin() + *at, '\n');
+    fail(fmt::format(
+        "has the byte {:02x} at position {}, expected text in UTF-8; convert the file, "
+        "for example with iconv -f LATIN1 -t UTF-8",
+        static_cast<unsigned char>(text[*at]),
+        *at - (line_end == std::string_view::npos ? 0 : line_end + 1) + 1));
   }
   text = without_line_ends(without_mark(text));
   at_ = text.data();
@@ -231,6 +241,38 @@ std::optional<float> csv_number(std::string_view cell) {
     return std::nullopt;
   }
   return error == std::errc() ? number : number_out_of_range(cell.data(), last);
+}
+
+bool has_number_separators(std::string_view cell) {
+  cell = trimmed(cell);
+  if (!cell.empty() && (cell[0] == '-' || cell[0] == '+')) {
+    cell.remove_prefix(1);
+  }
+  // Separators, and the number of digits before each of them and at the end.
+  std::string separators;
+  std::vector<size_t> digits(1);
+  for (const char byte : cell) {
+    if (byte >= '0' && byte <= '9') {
+      ++digits.back();
+    } else if (std::string_view(",. '").find(byte) != std::string_view::npos) {
+      separators += byte;
+      digits.push_back(0);
+    } else {
+      return false;
+    }
+  }
+  if (separators == ",") {
+    return digits[0] > 0 && digits[1] > 0;
+  }
+  const char last = separators.empty() ? ' ' : separators.back();
+  const bool has_decimals = (last == ',' || last == '.') && last != separators[0];
+  const size_t num_groups = digits.size() - (has_decimals ? 1 : 0);
+  const bool are_groups = std::all_of(
+      digits.begin() + 1, digits.begin() + num_groups,
+      [](size_t count) { return count == 3; });
+  const bool are_equal = separators.find_first_not_of(separators[0]) >= num_groups - 1;
+  return num_groups > 1 && digits[0] >= 1 && digits[0] <= 3 && are_groups &&
+         are_equal && digits.back() > 0;
 }
 
 std::string csv_excerpt(std::string_view text) {

@@ -17,9 +17,9 @@ namespace tandem {
 /// lines at the end are skipped.
 ///
 /// The constructor and next() throw DataError, with the path and the line, if the text
-/// is not valid CSV. Examples are a NUL byte, an empty line before the end, a quote
-/// that is not closed, and text after a closing quote. A cell without quotes must not
-/// contain quotes or carriage returns.
+/// is not valid CSV. Examples are a NUL byte, a byte that is not UTF-8, an empty line
+/// before the end, a quote that is not closed, and text after a closing quote. A cell
+/// without quotes must not contain quotes or carriage returns.
 class CsvRows {
  public:
   /// Keeps a reference to `text`, which must outlive this object. `path` is the name of
@@ -83,6 +83,11 @@ bool is_blank(std::string_view cell);
 /// too small becomes 0 or a denormal number. Returns nullopt for text. The locale has
 /// no effect.
 std::optional<float> csv_number(std::string_view cell);
+
+/// Returns whether a cell is a number with a decimal comma or thousands separators,
+/// such as "3,5", "1,200.50", "1.200,5", "1 200" or "1'200". csv_number() returns
+/// nullopt for these.
+bool has_number_separators(std::string_view cell);
 
 /// Returns a text in single quotes for an error. Keeps at most the first 40 bytes of
 /// the text.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -14,12 +15,17 @@ std::string type_text(const Samples& samples) {
                                             : std::string(name_of(samples.type)) + " ";
 }
 
+// Numbers of uint8 have a prefix, because older versions divided them by 255.
+std::string input_type_text(const Dataset& data) {
+  return data.has_byte_numbers() ? "uint8 numbers " : type_text(data.inputs);
+}
+
 void add(DataParts& parts, const std::string& split, const Dataset& data) {
   const DataHashes hashes = hashes_of(data);
   parts.emplace_back(
       split + (data.has_images() ? " images" : " inputs"),
       fmt::format(
-          "{}{} {}", type_text(data.inputs), shape_text(data.inputs.shape),
+          "{}{} {}", input_type_text(data), shape_text(data.inputs.shape),
           hashes.inputs));
   const bool is_label = data.has_classes() && data.targets.shape.empty();
   parts.emplace_back(
@@ -35,6 +41,12 @@ std::string line_of(const std::pair<std::string, std::string>& part) {
 }
 
 }  // namespace
+
+DataParts parts_of(const std::string& name, const Dataset& part) {
+  DataParts parts;
+  add(parts, name, part);
+  return parts;
+}
 
 DataParts parts_of(const DatasetSplits& data) {
   DataParts parts;
@@ -62,6 +74,16 @@ std::string other_parts(const std::string& text, const DataParts& parts) {
     }
   }
   return join(others);
+}
+
+std::string hash_in(const std::string& text, const std::string& part) {
+  constexpr size_t kDigits = 12;
+  for (const auto& line : split(text, '\n')) {
+    if (line.rfind(part + ": ", 0) == 0) {
+      return line.substr(line.rfind(' ') + 1, kDigits);
+    }
+  }
+  return "";
 }
 
 }  // namespace tandem

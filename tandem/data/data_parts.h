@@ -18,11 +18,18 @@ using DataParts = std::vector<std::pair<std::string, std::string>>;
 /// Returns the description of a data set. Hashes all bytes if Dataset::hashes is empty.
 DataParts parts_of(const DatasetSplits& data);
 
+/// Returns the description of one part. `name` is "training", "test" or "validation".
+DataParts parts_of(const std::string& name, const Dataset& part);
+
 /// Returns the description as text, with one line for each pair.
 std::string to_text(const DataParts& parts);
 
 /// Compares data with `text`, which is to_text() of other data. Returns the names of
 /// the parts that differ, such as "training labels".
 std::string other_parts(const std::string& text, const DataParts& parts);
+
+/// Returns the first digits of the SHA-256 of a part, such as "test images", in the
+/// text of to_text(); "" if the text does not have the part.
+std::string hash_in(const std::string& text, const std::string& part);
 
 }  // namespace tandem

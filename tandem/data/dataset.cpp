@@ -9,6 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/sha256.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -92,6 +93,23 @@ void check_classes(
   }
 }
 
+// Checks texts that checkpoints will contain.
+void check_texts(const Dataset& data) {
+  const auto check = [&](const std::string& what, const std::string& text) {
+    if (const auto at = find_invalid_utf8(text)) {
+      throw ConfigError(fmt::format(
+          "[data] {} of '{}' is '{}', with the byte {:02x} at position {}, expected "
+          "UTF-8; convert the text to UTF-8",
+          what, with_escapes(data.name), with_escapes(text),
+          static_cast<unsigned char>(text[*at]), *at + 1));
+    }
+  };
+  check("the name", data.name);
+  for (size_t i = 0; i < data.class_names.size(); ++i) {
+    check(fmt::format("name {} of class_names", i), data.class_names[i]);
+  }
+}
+
 // Returns the number of samples that this process has in memory.
 int64_t num_held(const Dataset& data) {
   return data.places ? static_cast<int64_t>(data.places->size())
@@ -137,6 +155,7 @@ DataHashes hashes_of(const Dataset& data) {
 
 void check_samples(
     const Dataset& data, int64_t num_classes, std::optional<int64_t> ignored) {
+  check_texts(data);
   const int64_t held = num_held(data);
   const int64_t end =
       data.places && held > 0

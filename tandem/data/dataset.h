@@ -91,7 +91,8 @@ struct DataHashes {
 ///
 /// | inputs            | batch                                                      |
 /// | ----------------- | ---------------------------------------------------------- |
-/// | uint8             | float32, divided by 255 and normalized                     |
+/// | images of uint8   | float32, divided by 255 and normalized                     |
+/// | other uint8       | float32, normalized                                        |
 /// | float32           | float32, normalized                                        |
 /// | int64, or tokens  | int64, unchanged                                           |
 ///
@@ -158,6 +159,10 @@ struct Dataset {
   bool has_images() const {
     return inputs.type == ElementType::uint8 && inputs.shape.size() == 3 && !tokens;
   }
+  /// Returns whether inputs of uint8 are numbers, neither images nor indices.
+  bool has_byte_numbers() const {
+    return inputs.type == ElementType::uint8 && !has_images() && !tokens;
+  }
 };
 
 /// A part of a data set.
@@ -192,7 +197,8 @@ constexpr Dataset DatasetSplits::*kDatasetParts[] = {
 /// bce requires. Checks the samples that this process has in memory.
 void check_probabilities(const Dataset& data);
 
-/// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require.
+/// Throws ConfigError if `inputs` or `targets` have fewer bytes than the sizes require,
+/// or the name or a class name is not UTF-8.
 /// Also throws it if a target is a class that is neither from 0 to `num_classes` - 1
 /// nor `ignored`. Throws DataError if a target is a number that is not finite.
 void check_samples(

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/data/read_record.h"
 
 namespace tandem {
 
@@ -25,7 +26,7 @@ DistributedSampler::DistributedSampler(const SamplerOptions& options)
 void DistributedSampler::set_epoch(int64_t epoch, int64_t first_position) {
   SamplerOptions options = state_->options;
   options.first_position = first_position;
-  state_->indices = shard_indices(options, epoch);
+  state_->indices = order_of_shard(options, epoch);
   state_->options = options;
   state_->epoch = epoch;
   state_->used = 0;
@@ -61,6 +62,7 @@ torch::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size)
   }
   const auto first = indices.begin() + static_cast<std::ptrdiff_t>(state_->used);
   state_->used += count;
+  record_read(state_->options, state_->epoch, static_cast<int64_t>(batch_size));
   return std::vector<size_t>(first, first + static_cast<std::ptrdiff_t>(count));
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <utility>
@@ -135,15 +136,34 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
-// Returns the path of a file, gzip or plain; "" if there is none.
+// Returns the path of a file, gzip or plain; "" if there is none. The name may have a
+// point before "idx", as in Kaggle's copy of MNIST, which also has folders with the
+// names of the files.
 std::string idx_file(const std::string& folder, const std::string& stem) {
-  for (const char* ending : {".gz", ""}) {
-    const std::string path = folder + "/" + stem + ending;
-    if (file_exists(path)) {
-      return path;
+  std::string with_point = stem;
+  with_point.replace(stem.rfind("-idx"), 1, ".");
+  std::error_code ignored;
+  for (const auto& name : {stem, with_point}) {
+    for (const char* ending : {".gz", ""}) {
+      const std::string path = folder + "/" + name + ending;
+      if (file_exists(path) && !std::filesystem::is_directory(path, ignored)) {
+        return path;
+      }
     }
   }
   return "";
+}
+
+bool has_idx_file(const std::string& folder) {
+  for (const char* part : {"train", "t10k"}) {
+    for (const char* end :
+         {"-images-idx3-ubyte", "-images-idx4-ubyte", "-labels-idx1-ubyte"}) {
+      if (!idx_file(folder, std::string(part) + end).empty()) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 std::string find_idx(const std::string& folder, const std::string& stem) {
@@ -258,6 +278,27 @@ Dataset load_images(const std::string& path) {
   data.size = images.dims[0];
   data.inputs = samples_of(std::move(images));
   return data;
+}
+
+std::string find_idx_folder(const std::string& path) {
+  if (has_idx_file(path)) {
+    return path;
+  }
+  std::string found;
+  for (const char* name : {"/raw", "/MNIST/raw", "/FashionMNIST/raw", "/KMNIST/raw"}) {
+    if (!has_idx_file(path + name)) {
+      continue;
+    }
+    if (!found.empty()) {
+      throw DataError(fmt::format(
+          "[data] '{}' has the data sets '{}' and '{}', expected one; set --data to "
+          "one "
+          "of them",
+          path, found, path + name));
+    }
+    found = path + name;
+  }
+  return found;
 }
 
 DatasetSplits load_idx_folder(const std::string& folder) {

@@ -34,6 +34,12 @@ IdxArray parse_idx(std::string_view bytes, const std::string& name, size_t num_d
 /// Writes an IDX file atomically (files.h), compressed if `path` ends in ".gz".
 void write_idx(const std::string& path, const IdxArray& array);
 
+/// Returns the folder with IDX files at a path: the path itself, or a folder of
+/// torchvision in it, such as raw or MNIST/raw; "" if there is none. File names may
+/// have a point in place of the second hyphen, as on Kaggle. Throws DataError if the
+/// path has several folders with IDX files.
+[[nodiscard]] std::string find_idx_folder(const std::string& path);
+
 /// Loads the four IDX files of a folder, such as MNIST's (gzip or plain). The files of
 /// images are idx3 (gray) or idx4 (samples x channels x height x width). Throws
 /// DataError if a file is missing or damaged, or if the files do not match.

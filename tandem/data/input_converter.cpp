@@ -118,7 +118,7 @@ InputConverter::InputConverter(const Dataset& data, const InputOptions& options)
   format_.type = data.inputs.type;
   format_.shape = data.inputs.shape;
   for (size_t i = 0; i < options.mean.size(); ++i) {
-    if (data.inputs.type == ElementType::uint8) {
+    if (data.has_images()) {
       pixels_.emplace_back(options.mean[i], options.std[i]);
     }
     means_.push_back(static_cast<float>(options.mean[i]));
@@ -157,7 +157,13 @@ bool InputConverter::convert(
   }
   auto* to = static_cast<float*>(batch) + row * numel_;
   if (format_.type == ElementType::float32) {
-    return convert_floats(reinterpret_cast<const float*>(sample), to);
+    const auto* from = reinterpret_cast<const float*>(sample);
+    convert_numbers(from, to);
+    return are_finite(from, format_.numel());
+  }
+  if (pixels_.empty()) {
+    convert_numbers(sample, to);
+    return true;
   }
   convert_pixels(sample, draw, to);
   return true;
@@ -215,16 +221,16 @@ void InputConverter::change_plane(
   }
 }
 
-bool InputConverter::convert_floats(const float* from, float* to) const {
+template <typename Number>
+void InputConverter::convert_numbers(const Number* from, float* to) const {
   const int64_t numel = format_.numel();
   const auto slices = static_cast<int64_t>(means_.size());
-  const bool finite = are_finite(from, numel);
   if (slices == numel) {
     for (int64_t i = 0; i < numel; ++i) {
       to[i] =
           (from[i] - means_[static_cast<size_t>(i)]) / stds_[static_cast<size_t>(i)];
     }
-    return finite;
+    return;
   }
   const int64_t each = numel / slices;
   for (int64_t slice = 0; slice < slices; ++slice) {
@@ -236,7 +242,6 @@ bool InputConverter::convert_floats(const float* from, float* to) const {
     from += each;
     to += each;
   }
-  return finite;
 }
 
 void InputConverter::convert_indices(const uint8_t* sample, int64_t* to) const {

@@ -50,10 +50,10 @@ struct AugmentationDraw {
 
 /// Conversion of samples to inputs of a model.
 struct InputOptions {
-  // Normalization in float32, as in torchvision: a pixel p becomes (p / 255 - mean) /
-  // std, and a number x of a float32 sample becomes (x - mean) / std. One value, or one
-  // value for each channel or column (the first size of a sample's shape). No effect on
-  // indices.
+  // Normalization in float32, as in torchvision: a pixel p of an image becomes (p / 255
+  // - mean) / std, and a number x of another sample becomes (x - mean) / std. One
+  // value, or one value for each channel or column (the first size of a sample's
+  // shape). No effect on indices.
   std::vector<double> mean = {0.1307};
   std::vector<double> std = {0.3081};
   // Number of black pixels added on each side of an image before the normalization.
@@ -102,7 +102,8 @@ class InputConverter {
  private:
   void convert_pixels(
       const uint8_t* sample, const AugmentationDraw* draw, float* to) const;
-  bool convert_floats(const float* from, float* to) const;
+  template <typename Number>
+  void convert_numbers(const Number* from, float* to) const;
   void convert_indices(const uint8_t* sample, int64_t* to) const;
   // Writes a cropped and mirrored plane of pixels.
   void change_plane(
@@ -112,9 +113,9 @@ class InputConverter {
   Samples format_;
   bool is_index_ = false;
   int64_t pad_ = 0;
-  // Conversions of pixels, one for each mean, if inputs are uint8.
+  // Conversions of pixels, one for each mean, if inputs are images.
   std::vector<Normaliser> pixels_;
-  // Means and standard deviations, if inputs are float32.
+  // Means and standard deviations, for other inputs.
   std::vector<float> means_;
   std::vector<float> stds_;
   std::vector<int64_t> shape_;

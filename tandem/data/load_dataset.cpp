@@ -121,9 +121,9 @@ void hold_out_validation(DatasetSplits& splits, const DataRequest& request) {
   const double fraction = request.options.validation;
   if (splits.validation.size > 0) {
     throw ConfigError(fmt::format(
-        "[data] validation is {}, but '{}' has a validation part of {} samples; leave "
-        "out --validation",
-        fraction, splits.train.name, splits.validation.size));
+        "[data] validation is {}, but '{}' has a validation part of {}; leave out "
+        "--validation",
+        fraction, splits.train.name, counted(splits.validation.size, "sample")));
   }
   splits.validation = hold_out(splits.train, fraction, request.seed, "validation");
 }
@@ -272,7 +272,19 @@ Dataset load_inputs(const DataRequest& request, const Deadline& deadline) {
 }
 
 std::string recorded_name(const Dataset& data) {
-  return data.is_loadable ? data.name : kCustom + data.name;
+  if (!data.is_loadable) {
+    return kCustom + data.name;
+  }
+  if (find_named(data.name) != nullptr) {
+    return data.name;
+  }
+  auto path = std::filesystem::absolute(data.name);
+  // After a link, ".." is not the folder before the link.
+  if (data.name.find("..") == std::string::npos) {
+    path = path.lexically_normal();
+  }
+  // Checkpoints can contain only UTF-8.
+  return find_invalid_utf8(path.string()) ? data.name : path.string();
 }
 
 }  // namespace tandem

@@ -105,8 +105,9 @@ void check_kind_of_files(const std::string& path, const Dataset& trained);
     const DataRequest& request,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
-/// Returns the value of `data` in a run's config.toml: the name if load_dataset() can
-/// load the data set, otherwise "custom:NAME". load_dataset() rejects "custom:NAME".
+/// Returns the value of `data` in a run's config.toml: the name of a data set, the
+/// absolute path of files (the given path if the absolute path is not UTF-8), or
+/// "custom:NAME" for other data, which load_dataset() rejects.
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 }  // namespace tandem

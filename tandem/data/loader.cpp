@@ -15,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/core/parallel.h"
+#include "tandem/data/read_record.h"
 
 namespace tandem {
 
@@ -220,7 +221,7 @@ void Loader::seek(int64_t epoch, int64_t first_position, std::optional<int64_t> 
   epoch_ = epoch;
   if (is_new) {
     sampler_.first_position = first_position;
-    indices_ = shard_indices(sampler_, new_order);
+    indices_ = order_of_shard(sampler_, new_order);
     order_ = new_order;
     if (options_.images) {
       held_indices_ =
@@ -260,7 +261,7 @@ void Loader::count_ignored() {
   all.tail = Tail::keep;
   all.batch = 0;
   all.first_position = 0;
-  const auto order = shard_indices(all, order_);
+  const auto order = order_of_shard(all, order_);
   ignored_.assign(static_cast<size_t>(num_steps()), 0);
   for (int64_t at = sampler_.first_position; at < end_position(); ++at) {
     const auto step = (at - sampler_.first_position) / samples_of_all();
@@ -323,6 +324,8 @@ bool Loader::next(Batch& batch) {
   }
   const int64_t ignored = has_ignored_ ? ignored_[static_cast<size_t>(step_)] : 0;
   batch.global_count = global_count() * targets_per_sample(dataset_) - ignored;
+  // Shards of a divided batch may have different sizes.
+  record_read(sampler_, order_, divides() ? 0 : samples_per_step());
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;
   return true;

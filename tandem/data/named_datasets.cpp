@@ -10,6 +10,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/cifar.h"
+#include "tandem/data/digits/digits.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/write_digits.h"
 
@@ -64,22 +65,65 @@ std::string missing_file(const std::string& folder, const NamedDataset& set) {
       set.title, join(folders, " or "), remedy));
 }
 
+std::string digits_cache() {
+  return cache_directory() + "/" + kDigitsVersion;
+}
+
+bool is_complete(const std::string& folder) {
+  return std::all_of(kIdxFiles.begin(), kIdxFiles.end(), [&](const auto& file) {
+    return file_exists(folder + "/" + file);
+  });
+}
+
 // Returns the folder of the digits in the cache. Draws them at the first use.
 std::string digits_folder(const Deadline& deadline) {
-  const std::string folder = cache_directory() + "/" + kDigitsVersion;
-  const auto is_complete = [&] {
-    return std::all_of(kIdxFiles.begin(), kIdxFiles.end(), [&](const auto& file) {
-      return file_exists(folder + "/" + file);
-    });
-  };
-  if (!is_complete()) {
+  const std::string folder = digits_cache();
+  if (!is_complete(folder)) {
     const FileLock lock(cache_directory() + "/digits.lock", deadline);
-    if (!is_complete()) {
+    if (!is_complete(folder)) {
       log_info("drawing 70,000 digits into " + folder + " (only at the first use)");
       write_digits(folder, kDigitsTrain, kDigitsTest);
     }
   }
   return folder;
+}
+
+Dataset digits_in_memory(int64_t count, uint64_t seed) {
+  DigitImages digits = draw_digits(count, seed);
+  Dataset part;
+  part.is_loadable = true;
+  part.size = count;
+  part.inputs = {
+      ElementType::uint8, {1, kDigitSide, kDigitSide}, std::move(digits.pixels)};
+  part.targets.bytes = std::move(digits.labels);
+  part.num_classes = kMostClasses;
+  for (int64_t i = 0; i < part.num_classes; ++i) {
+    part.class_names.push_back(std::to_string(i));
+  }
+  return part;
+}
+
+// Returns the digits of the cache. If the cache cannot be used, draws them in memory.
+DatasetSplits load_digits(const Deadline& deadline) {
+  std::string reason =
+      "XDG_CACHE_HOME and HOME are not set, expected one of them for the cache";
+  if (has_cache_directory()) {
+    try {
+      return load_idx_folder(digits_folder(deadline));
+    } catch (const DataError& error) {
+      if (deadline.passed() || is_complete(digits_cache())) {
+        throw;
+      }
+      reason = error.what();
+    }
+  }
+  log_warning(
+      "[data] the digits are drawn again at the next start, because they cannot be "
+      "cached: " +
+      reason + "; set XDG_CACHE_HOME to your own folder");
+  return {
+      digits_in_memory(kDigitsTrain, kTrainDigitsSeed),
+      digits_in_memory(kDigitsTest, kTestDigitsSeed)};
 }
 
 }  // namespace
@@ -136,12 +180,12 @@ const NamedDataset* find_named(const std::string& name) {
 }
 
 DatasetSplits load_named(const NamedDataset& set, const Deadline& deadline) {
-  const std::string folder =
-      set.files.empty() ? digits_folder(deadline) : find_dataset(set.name);
-  if (folder.empty()) {
+  const bool is_drawn = set.files.empty();
+  const std::string folder = is_drawn ? "" : find_dataset(set.name);
+  if (!is_drawn && folder.empty()) {
     fail_missing(set);
   }
-  DatasetSplits splits = set.load(folder);
+  DatasetSplits splits = is_drawn ? load_digits(deadline) : set.load(folder);
   const int64_t num_classes = splits.train.num_classes;
   if (num_classes > kMostClasses) {
     throw DataError(fmt::format(

@@ -32,21 +32,27 @@ struct Sums {
   }
 };
 
-void add(Sums& sums, ElementType type, const uint8_t* from, int64_t count) {
-  const auto* numbers = reinterpret_cast<const float*>(from);
-  const bool is_byte = type == ElementType::uint8;
+void add_bytes(Sums& sums, double white, const uint8_t* from, int64_t count) {
   if (sums.count == 0) {
-    sums.shift = is_byte ? from[0] / 255.0 : numbers[0];
-  }
-  if (is_byte) {
-    for (int64_t i = 0; i < count; ++i) {
-      ++sums.counts[from[i]];
-    }
-    return;
+    sums.shift = from[0] / white;
   }
   for (int64_t i = 0; i < count; ++i) {
-    sums.add(numbers[i]);
+    ++sums.counts[from[i]];
   }
+}
+
+void add_numbers(Sums& sums, const float* from, int64_t count) {
+  if (sums.count == 0) {
+    sums.shift = from[0];
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    sums.add(from[i]);
+  }
+}
+
+// Returns the value that becomes 1 before the normalization.
+double white_of(const Dataset& data) {
+  return data.has_images() ? 255 : 1;
 }
 
 // Returns the blocks of samples to measure, which are at equal distances. Each block
@@ -87,15 +93,18 @@ void read_block_ahead(const Dataset& data, const Chunk& block) {
 std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
   const Samples& inputs = data.inputs;
   const auto& shape = inputs.shape;
-  const bool divides =
-      shape.size() == 3 || (shape.size() == 1 && inputs.type == ElementType::float32);
+  const bool divides = shape.size() == 3 || shape.size() == 1;
   const int64_t slices = divides ? shape[0] : 1;
   const int64_t each = inputs.numel() / slices;
   std::vector<Sums> all(static_cast<size_t>(slices));
   const auto add_sample = [&](int64_t i) {
     const uint8_t* from = inputs.at(data.place_of(i));
     for (auto& sums : all) {
-      add(sums, inputs.type, from, each);
+      if (inputs.type == ElementType::uint8) {
+        add_bytes(sums, white_of(data), from, each);
+      } else {
+        add_numbers(sums, reinterpret_cast<const float*>(from), each);
+      }
       if (!std::isfinite(sums.sum)) {
         fail_not_finite(data, i);
       }
@@ -124,7 +133,8 @@ Normalization measure_normalization(const Dataset& data, int64_t most_bytes) {
   for (auto& sums : sums_of(data, most_bytes)) {
     for (size_t value = 0; value < sums.counts.size(); ++value) {
       sums.add(
-          static_cast<double>(value) / 255, static_cast<double>(sums.counts[value]));
+          static_cast<double>(value) / white_of(data),
+          static_cast<double>(sums.counts[value]));
     }
     const double mean = sums.sum / sums.count;
     const double variance = sums.squares / sums.count - mean * mean;

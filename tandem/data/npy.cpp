@@ -40,7 +40,8 @@ NpyArray parse_npy(const Bytes& file, const std::string& name) {
   }
   return {
       header.kind->type, std::move(header.shape),
-      part_of(file, header.data_offset, file.size() - header.data_offset), true};
+      part_of(file, header.data_offset, file.size() - header.data_offset), true,
+      header.is_bool()};
 }
 
 NpyArray read_npy(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct NpyArray {
   // True if `bytes` shares the memory of the file, such as its mapping; false for a
   // copy.
   bool is_mapped = false;
+  // True if the file has bool elements; `bytes` has 0 or 1 of the type uint8 for each.
+  bool is_bool = false;
 };
 
 /// Reads a .npy file of numpy.save(), format version 1.0 to 3.0
@@ -44,19 +47,24 @@ NpyArray read_npy(const std::string& path);
 /// in errors. The array can share the memory of `file`.
 NpyArray parse_npy(const Bytes& file, const std::string& name);
 
-/// Reads all arrays of a .npz file of numpy.savez() or numpy.savez_compressed() into
-/// memory. The keys are the names of the arrays, without ".npy".
+/// Reads arrays of a .npz file of numpy.savez() or numpy.savez_compressed() into
+/// memory. The keys are the names of the arrays, without ".npy". Reads only arrays
+/// whose names are in `wanted`, and ignores other members; if `wanted` is empty, reads
+/// all.
 ///
 /// Throws the errors of read_npy(). Also throws DataError if the file is not a zip
 /// archive, or is damaged, encrypted or empty. The same applies if it contains other
 /// files or two arrays of the same name. Memory for an array is allocated after its
 /// size has been verified. If arrays are declared to be larger than 4 times the file,
 /// they are therefore unpacked twice.
-std::map<std::string, NpyArray> read_npz(const std::string& path);
+std::map<std::string, NpyArray> read_npz(
+    const std::string& path, const std::set<std::string>& wanted = {});
 
 /// Parses the content of a .npz file as read_npz() does. `name` is the name of the file
 /// in errors.
-std::map<std::string, NpyArray> parse_npz(const Bytes& file, const std::string& name);
+std::map<std::string, NpyArray> parse_npz(
+    const Bytes& file, const std::string& name,
+    const std::set<std::string>& wanted = {});
 
 /// Writes a .npy file of version 1.0 atomically (files.h). `bytes` has the elements in
 /// C order.

@@ -348,7 +348,7 @@ NpyArray read_npy_elements(
       done += count;
     }
   }
-  return {kind.type, header.shape, std::move(elements), false};
+  return {kind.type, header.shape, std::move(elements), false, header.is_bool()};
 }
 
 std::string npy_header(ElementType type, const std::vector<int64_t>& shape) {

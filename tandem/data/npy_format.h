@@ -33,6 +33,9 @@ struct NpyHeader {
   size_t memory_bytes() const {
     return num_elements * size_of(kind->type);
   }
+  bool is_bool() const {
+    return kind->code == "b1";
+  }
 };
 
 /// Reads the next bytes of a file. Returns fewer than `size` bytes only at the end.

@@ -232,18 +232,30 @@ std::string array_name(const zip_stat_t& status, const std::string& label) {
   return name.substr(0, name.size() - kNpySuffix.size());
 }
 
+// Returns whether a member is one of the arrays to read. All are if `wanted` is empty.
+bool is_wanted(const zip_stat_t& status, const std::set<std::string>& wanted) {
+  const std::string name = (status.valid & ZIP_STAT_NAME) != 0 ? status.name : "";
+  return wanted.empty() ||
+         (ends_with(name, kNpySuffix) &&
+          wanted.count(name.substr(0, name.size() - kNpySuffix.size())) > 0);
+}
+
 std::map<std::string, NpzMember> list_members(
-    const ZipArchive& archive, const std::string& label) {
+    const ZipArchive& archive, const std::string& label,
+    const std::set<std::string>& wanted) {
   std::map<std::string, NpzMember> members;
   for (uint64_t i = 0; i < archive.num_members(); ++i) {
     const zip_stat_t status = archive.status_of(i);
+    if (!is_wanted(status, wanted)) {
+      continue;
+    }
     const std::string name = array_name(status, label);
     const std::string in_errors = label + ": array " + in_quotes(name);
     if (!members.emplace(name, NpzMember{i, status.size, in_errors, {}}).second) {
       fail_damaged_npy(label, "has two arrays " + in_quotes(name));
     }
   }
-  if (members.empty()) {
+  if (archive.num_members() == 0) {
     fail_damaged_npy(label, "has no arrays, expected 1 or more");
   }
   return members;
@@ -285,10 +297,11 @@ void check_members(
 
 }  // namespace
 
-std::map<std::string, NpyArray> parse_npz(const Bytes& file, const std::string& name) {
+std::map<std::string, NpyArray> parse_npz(
+    const Bytes& file, const std::string& name, const std::set<std::string>& wanted) {
   const std::string label = in_quotes(name);
   const ZipArchive archive(file, label);
-  auto members = list_members(archive, label);
+  auto members = list_members(archive, label, wanted);
   check_members(members, archive, file.size(), label);
   std::map<std::string, NpyArray> arrays;
   for (const auto& [array, member] : members) {
@@ -303,8 +316,9 @@ std::map<std::string, NpyArray> parse_npz(const Bytes& file, const std::string& 
   return arrays;
 }
 
-std::map<std::string, NpyArray> read_npz(const std::string& path) {
-  return parse_npz(map_file(path), path);
+std::map<std::string, NpyArray> read_npz(
+    const std::string& path, const std::set<std::string>& wanted) {
+  return parse_npz(map_file(path), path, wanted);
 }
 
 }  // namespace tandem

@@ -274,7 +274,8 @@ DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds tim
 }
 
 DataReader::~DataReader() {
-  if (child_ > 0) {
+  reap();
+  if (child_ > 0 && !reaped_) {
     kill(child_, SIGKILL);
     waitpid(child_, nullptr, 0);
   }
@@ -283,6 +284,10 @@ DataReader::~DataReader() {
       close(fd);
     }
   }
+}
+
+void DataReader::reap() {
+  reaped_ = reaped_ || (child_ > 0 && waitpid(child_, nullptr, WNOHANG) == child_);
 }
 
 Variables DataReader::variables() const {

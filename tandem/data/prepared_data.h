@@ -43,11 +43,15 @@ class DataReader {
   /// child process.
   Variables variables() const;
 
+  /// Reaps the child if it has ended. Does not block.
+  void reap();
+
  private:
   int memory_ = -1;
   // Read end of a pipe. The other end closes when the child ends.
   int done_ = -1;
   pid_t child_ = -1;
+  bool reaped_ = false;
 };
 
 /// Loads a data set like load_dataset(). If a DataReader prepares the data for this

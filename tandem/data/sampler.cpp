@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/data/read_record.h"
 
 namespace tandem {
 
@@ -135,6 +136,12 @@ int64_t end_position(const SamplerOptions& options) {
 }
 
 std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch) {
+  auto indices = order_of_shard(options, epoch);
+  record_read(options, epoch, 0);
+  return indices;
+}
+
+std::vector<int64_t> order_of_shard(const SamplerOptions& options, int64_t epoch) {
   const auto order = epoch_order(options, epoch);
   std::vector<int64_t> indices(static_cast<size_t>(shard_size(options)));
   for (size_t place = 0; place < indices.size(); ++place) {

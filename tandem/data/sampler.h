@@ -54,7 +54,8 @@ struct Chunk {
 
 /// Returns the indices of one shard's samples in one epoch, in order. With `pad` and
 /// `drop`, these are exactly the indices of torch.utils.data.DistributedSampler after
-/// set_epoch(epoch). A pure function.
+/// set_epoch(epoch). Records the call for the checks of DistributedDataParallel
+/// (read_record.h).
 ///
 /// A global position is an index in the sample order of the epoch, which all shards
 /// share. If positions are distributed round-robin, sample i of a shard has the global
@@ -62,6 +63,10 @@ struct Chunk {
 ///
 /// Source: torch/utils/data/distributed.py. Throws ConfigError for invalid sizes.
 [[nodiscard]] std::vector<int64_t> shard_indices(
+    const SamplerOptions& options, int64_t epoch);
+
+/// Returns the result of shard_indices() without recording the call. A pure function.
+[[nodiscard]] std::vector<int64_t> order_of_shard(
     const SamplerOptions& options, int64_t epoch);
 
 /// Returns the number of samples in the shard `options.shard`.

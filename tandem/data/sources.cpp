@@ -25,17 +25,8 @@ bool is_cifar_folder(const std::string& path) {
   return file_exists(path + "/" + cifar_files().front());
 }
 
-// Returns whether one of MNIST's four files is in the folder.
 bool is_idx_folder(const std::string& path) {
-  for (const char* part : {"/train", "/t10k"}) {
-    for (const char* end :
-         {"-images-idx3-ubyte", "-images-idx4-ubyte", "-labels-idx1-ubyte"}) {
-      if (file_exists(path + part + end) || file_exists(path + part + end + ".gz")) {
-        return true;
-      }
-    }
-  }
-  return false;
+  return !find_idx_folder(path).empty();
 }
 
 DatasetSplits load_cifar(const DataRequest& request, const Deadline&) {
@@ -43,7 +34,9 @@ DatasetSplits load_cifar(const DataRequest& request, const Deadline&) {
 }
 
 DatasetSplits load_idx(const DataRequest& request, const Deadline&) {
-  return load_idx_folder(request.options.source);
+  DatasetSplits splits = load_idx_folder(find_idx_folder(request.options.source));
+  splits.train.name = splits.test.name = request.options.source;
+  return splits;
 }
 
 std::string all_files() {
@@ -84,7 +77,7 @@ const std::vector<DataSource>& data_sources() {
       {"a table (.csv, or a folder of train.csv and test.csv)",
        &has_table,
        &load_table,
-       {"target", "shape"}},
+       {"target", "columns", "categories", "shape"}},
       {"a text (.txt, or a folder of train.txt and test.txt)",
        &has_text,
        &load_text,

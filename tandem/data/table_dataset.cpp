@@ -209,10 +209,22 @@ Dataset dataset_of(
   return data;
 }
 
+// Returns whether other files may have columns that the run does not use.
+bool ignores_others(const DataRequest& request) {
+  return !request.options.columns.empty();
+}
+
 CsvTable read_training_part(const std::string& path, const DataRequest& request) {
+  const DataOptions& options = request.options;
   return request.columns.empty()
-             ? read_csv(path)
-             : read_csv(path, columns_from_text(request.columns, "checkpoint"));
+             ? read_csv(
+                   path,
+                   CsvChoice{
+                       split(options.columns, ','), split(options.target, ','),
+                       split(options.categories, ',')})
+             : read_csv(
+                   path, columns_from_text(request.columns, "checkpoint"), "",
+                   ignores_others(request));
 }
 
 }  // namespace
@@ -227,10 +239,11 @@ DatasetSplits load_table(const DataRequest& request, const Deadline&) {
   const CsvTable train = read_training_part(files.train, request);
   splits.train = dataset_of(train, request);
   const auto load_other = [&](const std::string& path) {
-    return path.empty() ? Dataset()
-                        : dataset_of(
-                              read_csv(path, train.columns), request,
-                              splits.train.has_classes());
+    return path.empty()
+               ? Dataset()
+               : dataset_of(
+                     read_csv(path, train.columns, "", ignores_others(request)),
+                     request, splits.train.has_classes());
   };
   splits.validation = load_other(files.validation);
   splits.test = load_other(files.test);
@@ -240,7 +253,8 @@ DatasetSplits load_table(const DataRequest& request, const Deadline&) {
 Dataset load_table_inputs(const DataRequest& request) {
   const std::string& path = request.options.source;
   const auto columns = columns_from_text(request.columns, "checkpoint");
-  const auto table = read_csv(path, columns, request.options.target);
+  const auto table =
+      read_csv(path, columns, request.options.target, ignores_others(request));
   if (table.columns.size() == columns.size()) {
     return dataset_of(table, request);
   }

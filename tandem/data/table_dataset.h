@@ -11,9 +11,10 @@ namespace tandem {
 [[nodiscard]] bool has_table(const std::string& path);
 
 /// Loads a table (csv.h). The columns in DataOptions::target are the targets, and all
-/// other columns are inputs (float32). A numeric column is one input. A column of
-/// categories is one input for each category: 1 for the sample's category, 0 for the
-/// others. DataOptions::shape gives the inputs of a sample another shape.
+/// other columns in DataOptions::columns are inputs (float32). A numeric column is one
+/// input. A column of categories is one input for each category: 1 for the sample's
+/// category, 0 for the others. DataOptions::shape gives the inputs of a sample another
+/// shape.
 ///
 /// A single target column of categories, or of whole numbers from 0 on, contains
 /// classes. Other targets are values. DataRequest::whole_targets can make whole numbers

@@ -119,8 +119,8 @@ void write_digits(
     const std::string& folder, int64_t num_train, int64_t num_test,
     DigitsFormat format) {
   const Part parts[] = {
-      {"train", "train", draw_digits(num_train, 2)},
-      {"test", "t10k", draw_digits(num_test, 3)}};
+      {"train", "train", draw_digits(num_train, kTrainDigitsSeed)},
+      {"test", "t10k", draw_digits(num_test, kTestDigitsSeed)}};
   const bool is_new = !file_exists(folder);
   make_directories(folder);
   // Writes all files to a temporary folder first, so that no file appears if writing

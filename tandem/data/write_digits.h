@@ -19,6 +19,10 @@ struct Choices<DigitsFormat> {
        "train.csv and test.csv with the columns label, p0, ..."}};
 };
 
+/// Seeds of the training part and the test part of the digits.
+constexpr uint64_t kTrainDigitsSeed = 2;
+constexpr uint64_t kTestDigitsSeed = 3;
+
 /// Draws digits (digits/digits.h) and writes them to a folder. All formats have the
 /// same samples. Writes to a temporary folder first, so that no file appears if the
 /// disk is full. Throws DataError if writing fails, or if the folder contains a file or

@@ -29,6 +29,12 @@ void add_value(ProtobufMessage& message, const std::vector<int64_t>& values) {
   }
   message.add_integer(20, 7);
 }
+void add_value(ProtobufMessage& message, const std::vector<std::string>& values) {
+  for (const auto& value : values) {
+    message.add(9, value);
+  }
+  message.add_integer(20, 8);
+}
 
 // NodeProto
 ProtobufMessage message_of(const OnnxNode& node) {
@@ -131,6 +137,13 @@ std::string onnx_bytes(const OnnxModel& model) {
   file.add(2, "tandem");
   file.add(7, graph);
   file.add(8, opset);
+  // StringStringEntryProto
+  for (const auto& [key, value] : model.metadata) {
+    ProtobufMessage entry;
+    entry.add(1, key);
+    entry.add(2, value);
+    file.add(14, entry);
+  }
   check_size(file.bytes().size());
   return file.take();
 }

@@ -4,6 +4,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,7 +16,9 @@ namespace tandem {
 /// An attribute of an ONNX operator.
 struct OnnxAttribute {
   std::string name;
-  std::variant<int64_t, double, std::string, std::vector<int64_t>> value;
+  std::variant<
+      int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>>
+      value;
 };
 
 /// A call of an operator of ONNX's default domain.
@@ -46,6 +49,8 @@ struct OnnxModel {
   std::vector<OnnxNode> nodes;
   // Weights and constants, with any strides and the dtypes of onnx_dtype().
   std::vector<NamedTensor> initializers;
+  // Facts about the model, as names and texts.
+  std::map<std::string, std::string> metadata = {};
 };
 
 /// Versions of the operators and of the file format (ONNX 1.12).

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -22,6 +23,15 @@ const at::Tensor* find(
       tensors.begin(), tensors.end(),
       [&](const NamedTensor& entry) { return entry.name == name; });
   return found == tensors.end() ? nullptr : &found->tensor;
+}
+
+// Returns text that names a tensor with another prefix; "" if there is none.
+std::string with_prefix(
+    const std::vector<NamedTensor>& sources, const std::string& name) {
+  const auto found = std::find_if(
+      sources.begin(), sources.end(),
+      [&](const NamedTensor& entry) { return ends_with(entry.name, "." + name); });
+  return found == sources.end() ? "" : ", but '" + found->name + "'";
 }
 
 }  // namespace
@@ -46,7 +56,7 @@ void check_fits(
   for (const auto& [name, target] : targets) {
     const auto* source = find(sources, name);
     if (source == nullptr) {
-      fail("has no tensor '" + name + "'");
+      fail("has no tensor '" + name + "'" + with_prefix(sources, name));
     } else if (source->sizes() != target.sizes()) {
       fail(
           "has a tensor '" + name + "' of shape " + shape_text(*source) +

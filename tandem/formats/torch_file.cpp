@@ -86,7 +86,7 @@ class StateReader {
       fail_torch_file(
           path_, "does not contain a dict of tensors (perhaps a whole module)");
     }
-    for (const char* key : {"state_dict", "model"}) {
+    for (const char* key : {"state_dict", "model_state_dict", "model", "MODEL_STATE"}) {
       const auto* inner = entry_of(root, key);
       if (inner != nullptr && inner->kind == Kind::dict) {
         return *inner;

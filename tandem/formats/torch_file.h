@@ -10,8 +10,9 @@
 namespace tandem {
 
 /// Reads the tensors of a file of Python's torch.save: a state dict, or a dict with a
-/// state dict under "state_dict" or "model". The tensors are in the file's order, on
-/// the CPU, in the file's dtypes. No code in the file is executed.
+/// state dict under "state_dict", "model_state_dict", "model" or "MODEL_STATE". The
+/// tensors are in the file's order, on the CPU, in the file's dtypes. No code in the
+/// file is executed.
 ///
 /// Dtypes: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
 /// Throws DataError if the file is damaged, or if it contains a whole module or

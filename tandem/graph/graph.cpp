@@ -369,6 +369,23 @@ bool ends_in_log_softmax(const Graph& graph) {
   });
 }
 
+const Node* output_node(const Graph& graph) {
+  ValueId wanted = graph.output;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const auto& outputs = node->outputs;
+    if (std::find(outputs.begin(), outputs.end(), wanted) == outputs.end()) {
+      continue;
+    }
+    const bool copies = node->target == "aten::to" || node->target == "aten::clone" ||
+                        node->target == "aten::_to_copy";
+    if (!copies && !operator_row(node->target).has(kIsView)) {
+      return &*node;
+    }
+    wanted = node->arguments[0].value;
+  }
+  return nullptr;
+}
+
 std::string operator_name(const Node& node) {
   return node.overload.empty() ? node.target : node.target + "." + node.overload;
 }

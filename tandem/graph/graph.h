@@ -124,6 +124,9 @@ struct Graph {
   // Smallest and largest number of samples in a batch.
   int64_t min_samples = 0;
   int64_t max_samples = std::numeric_limits<int64_t>::max();
+  // True if a file states the shapes of the values. The interpreter then compares each
+  // result with its shape.
+  bool states_shapes = false;
   // Another name of a parameter or buffer that has several names (tied weights), and
   // the id of the value.
   struct Alias {
@@ -214,6 +217,10 @@ void check_samples(const Graph& graph, int64_t samples, const std::string& setti
 
 /// Returns whether a log-softmax computes the output of the graph.
 [[nodiscard]] bool ends_in_log_softmax(const Graph& graph);
+
+/// Returns the node that computes the values of the graph's output. Skips nodes that
+/// only rearrange, copy or convert values. Returns null if no node computes them.
+[[nodiscard]] const Node* output_node(const Graph& graph);
 
 /// Returns the operator of a node with its overload, such as "aten::add.Tensor".
 [[nodiscard]] std::string operator_name(const Node& node);

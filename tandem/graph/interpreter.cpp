@@ -317,8 +317,9 @@ class Interpreter::Pass {
         list ? results[0].toTensorVector() : std::vector<at::Tensor>();
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] >= 0) {
-        values_[static_cast<size_t>(outputs[i])] =
-            list ? elements.at(i) : results.at(i).toTensor();
+        const auto& result = list ? elements.at(i) : results.at(i).toTensor();
+        check_shape(*step.node, outputs[i], result);
+        values_[static_cast<size_t>(outputs[i])] = result;
       }
     }
     if (context_.after_node && !step.changes_state && !outputs.empty() &&
@@ -327,6 +328,24 @@ class Interpreter::Pass {
     }
     for (const ValueId id : step.last_used) {
       values_[static_cast<size_t>(id)].reset();
+    }
+  }
+
+  // The shapes in a file come from another PyTorch, and may be damaged.
+  void check_shape(const Node& node, ValueId id, const at::Tensor& found) const {
+    if (!graph_.states_shapes) {
+      return;
+    }
+    const auto& shape = graph_.value(id).shape;
+    bool equal = shape.size() == static_cast<size_t>(found.dim());
+    for (size_t i = 0; equal && i < shape.size(); ++i) {
+      equal = shape[i].at(samples_) == found.size(static_cast<int64_t>(i));
+    }
+    if (!equal) {
+      throw ConfigError(fmt::format(
+          "[model] {} computes the shape {}, expected {} as the network states; export "
+          "the network again",
+          name_for_messages(node), c10::str(found.sizes()), text_of(shape)));
     }
   }
 

@@ -98,7 +98,15 @@ constexpr const char* kAdvice =
     }
   }
   throw ConfigError(fmt::format(
-      "[export] ONNX has no counterpart of {}; {}", join(texts, ", of "), kAdvice));
+      "[export] tandem has no conversion to ONNX for {}; {}", join(texts, ", for "),
+      kAdvice));
+}
+
+// Returns whether a node changes a parameter, such as an embedding with max_norm.
+// PyTorch changes the parameter in evaluation mode too.
+bool changes_parameter(const Graph& graph, const Effects& effects, const Node& node) {
+  const ValueId changed = effects.changed(node);
+  return changed >= 0 && graph.value(changed).kind == ValueKind::parameter;
 }
 
 // Adds a node of the graph. `is_used` is true for values that the model needs.
@@ -107,6 +115,9 @@ void add_to(
     const std::vector<bool>& is_used) {
   // Evaluation does not change buffers.
   if (effects.changes_state(node)) {
+    if (changes_parameter(graph, effects, node)) {
+      throw OnnxObstacle{"that changes a parameter"};
+    }
     if (effects.is_scratch(effects.changed(node))) {
       throw OnnxObstacle{"that overwrites a buffer"};
     }
@@ -114,6 +125,9 @@ void add_to(
     return;
   }
   const OnnxRow* row = onnx_row(node.target);
+  if (row == nullptr && draws_random_numbers(node)) {
+    throw OnnxObstacle{"because the operator draws random numbers"};
+  }
   if (row == nullptr) {
     throw OnnxObstacle{""};
   }
@@ -147,6 +161,7 @@ OnnxModel onnx_model(const Graph& of) {
   std::map<std::string, std::vector<const Node*>> obstacles;
   for (const auto& node : graph.nodes) {
     const bool needed =
+        changes_parameter(graph, effects, node) ||
         (written_value(node) >= 0 && !effects.changes_state(node)) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](const ValueId id) {
           return id >= 0 && is_used[static_cast<size_t>(id)];

@@ -82,13 +82,22 @@ std::string OnnxBuilder::name_of(ValueId id) {
 
 std::string OnnxBuilder::add(
     const std::string& type, OnnxNames inputs, std::vector<OnnxAttribute> attributes) {
+  return add_several(type, std::move(inputs), 1, std::move(attributes))[0];
+}
+
+OnnxNames OnnxBuilder::add_several(
+    const std::string& type, OnnxNames inputs, size_t count,
+    std::vector<OnnxAttribute> attributes) {
   while (!inputs.empty() && inputs.back().empty()) {
     inputs.pop_back();
   }
-  const std::string name = unique(prefix_ + "/" + type);
+  OnnxNames outputs;
+  for (size_t i = 0; i < count; ++i) {
+    outputs.push_back(unique(prefix_ + "/" + type));
+  }
   model_.nodes.push_back(
-      {name, type, std::move(inputs), {name}, std::move(attributes)});
-  return name;
+      {outputs[0], type, std::move(inputs), outputs, std::move(attributes)});
+  return outputs;
 }
 
 std::string OnnxBuilder::constant(const at::Tensor& tensor) {
@@ -167,12 +176,18 @@ std::string OnnxBuilder::renamed(
     const Node& node, size_t index, const std::string& value) {
   for (size_t i = first_; i < model_.nodes.size(); ++i) {
     OnnxNode& made = model_.nodes[i];
-    if (made.outputs[0] == value && value != samples_) {
-      made.outputs[0] = unique(graph_.value(node.outputs[index]).name);
+    const auto output = std::find(made.outputs.begin(), made.outputs.end(), value);
+    if (output != made.outputs.end() && value != samples_) {
+      const std::string name = unique(graph_.value(node.outputs[index]).name);
+      *output = name;
       if (node.outputs.size() == 1) {
         made.name = node.name;
       }
-      return made.outputs[0];
+      for (size_t reader = i + 1; reader < model_.nodes.size(); ++reader) {
+        auto& inputs = model_.nodes[reader].inputs;
+        std::replace(inputs.begin(), inputs.end(), value, name);
+      }
+      return name;
     }
   }
   return value;
@@ -223,9 +238,10 @@ void OnnxBuilder::end_without_counterpart(const Node& node) {
 
 OnnxModel OnnxBuilder::take() {
   std::string output = name_of(graph_.output);
-  const bool computed = std::any_of(
-      model_.nodes.begin(), model_.nodes.end(),
-      [&](const OnnxNode& node) { return node.outputs[0] == output; });
+  const bool computed =
+      std::any_of(model_.nodes.begin(), model_.nodes.end(), [&](const OnnxNode& node) {
+        return std::count(node.outputs.begin(), node.outputs.end(), output) > 0;
+      });
   // ONNX requires that a node computes the output.
   if (!computed) {
     prefix_ = "output";

@@ -40,6 +40,11 @@ class OnnxBuilder {
       const std::string& type, OnnxNames inputs,
       std::vector<OnnxAttribute> attributes = {});
 
+  /// Adds a node with `count` outputs and returns their names.
+  OnnxNames add_several(
+      const std::string& type, OnnxNames inputs, size_t count,
+      std::vector<OnnxAttribute> attributes = {});
+
   /// Functions that add an initializer and return its name. The initializer is a
   /// tensor, a list of integers (int64), or a number without dimensions.
   std::string constant(const at::Tensor& tensor);

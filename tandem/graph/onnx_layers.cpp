@@ -1,12 +1,11 @@
-// Layers with parameters, pooling and attention in ONNX.
+// Convolutions and pooling in ONNX.
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eye.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <functional>
+#include <numeric>
 
 #include "tandem/graph/onnx_operators.h"
 
@@ -37,6 +36,11 @@ Dims joined(Dims begin, const Dims& end) {
   return begin;
 }
 
+int64_t product(const Dims& sizes) {
+  return std::accumulate(
+      sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
+}
+
 Dims last_sizes(const OnnxCall& call, size_t argument, size_t dims) {
   Dims sizes;
   for (size_t i = call.shape(argument).size() - dims; i < call.shape(argument).size();
@@ -63,21 +67,6 @@ Dims convolution_pads(const OnnxCall& call, const Dims& kernel, const Dims& dila
     end.push_back(all - all / 2);
   }
   return joined(begin, end);
-}
-
-// Returns a parameter of channels with a shape that is broadcast over images.
-std::string over_channels(const OnnxCall& call, const std::string& value) {
-  Dims shape(call.shape(0).size() - 1, 1);
-  shape[0] = -1;
-  return call.to.add("Reshape", {value, call.to.integers(shape)});
-}
-
-// Returns an optional parameter; if it is missing, a constant.
-std::string parameter_or(
-    const OnnxCall& call, size_t argument, double value, int64_t size) {
-  return call.has(argument)
-             ? call.tensor(argument)
-             : call.to.constant(at::full({size}, value, call.output().dtype));
 }
 
 // Returns the padding at the begin and the end of each dimension with which the windows
@@ -122,7 +111,7 @@ OnnxNames onnx_convolution(const OnnxCall& call) {
   const size_t dims = window_dims(call, call.shape(1).size());
   const Dims kernel = last_sizes(call, 1, dims);
   const Dims dilation = per_dimension(call, 5, dims);
-  return {call.to.add(
+  return {call.add(
       "Conv", {call.tensor(0), call.tensor(1), call.tensor(2)},
       {{"kernel_shape", kernel},
        {"strides", per_dimension(call, 3, dims)},
@@ -135,7 +124,7 @@ OnnxNames onnx_convolution(const OnnxCall& call) {
 OnnxNames onnx_transposed_convolution(const OnnxCall& call) {
   const size_t dims = window_dims(call, call.shape(1).size());
   const Dims padding = per_dimension(call, 4, dims);
-  return {call.to.add(
+  return {call.add(
       "ConvTranspose", {call.tensor(0), call.tensor(1), call.tensor(2)},
       {{"kernel_shape", last_sizes(call, 1, dims)},
        {"strides", per_dimension(call, 3, dims)},
@@ -145,170 +134,178 @@ OnnxNames onnx_transposed_convolution(const OnnxCall& call) {
        {"group", call.integer(6)}})};
 }
 
-// linear(x, weight, bias). ONNX's Gemm multiplies only matrices.
-OnnxNames onnx_linear(const OnnxCall& call) {
-  if (call.rank(0) == 2) {
-    return {call.to.add(
-        "Gemm", {call.tensor(0), call.tensor(1), call.tensor(2)},
-        {{"transB", int64_t{1}}})};
-  }
-  const auto weight =
-      call.to.add("Transpose", {call.tensor(1)}, {{"perm", Dims{1, 0}}});
-  const auto product = call.to.add("MatMul", {call.tensor(0), weight});
-  return {call.has(2) ? call.to.add("Add", {product, call.tensor(2)}) : product};
-}
-
-// addmm(bias, a, b, beta, alpha)
-OnnxNames onnx_addmm(const OnnxCall& call) {
-  return {call.to.add(
-      "Gemm", {call.tensor(1), call.tensor(2), call.tensor(0)},
-      {{"alpha", call.number(4)}, {"beta", call.number(3)}})};
-}
-
-// batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps, ...)
-OnnxNames onnx_batch_norm(const OnnxCall& call) {
-  if (!call.has(3)) {
-    throw OnnxObstacle{"without running statistics"};
-  }
-  const int64_t channels = call.fixed_size(3, 0);
-  return {call.to.add(
-      "BatchNormalization",
-      {call.tensor(0), parameter_or(call, 1, 1, channels),
-       parameter_or(call, 2, 0, channels), call.tensor(3), call.tensor(4)},
-      {{"epsilon", call.number(7)}})};
-}
-
-// layer_norm(x, normalized_shape, weight, bias, eps, ...)
-OnnxNames onnx_layer_norm(const OnnxCall& call) {
-  const Dims sizes = call.integers(1);
-  const auto weight = call.has(2)
-                          ? call.tensor(2)
-                          : call.to.constant(at::ones(sizes, call.output().dtype));
-  return {call.to.add(
-      "LayerNormalization", {call.tensor(0), weight, call.tensor(3)},
-      {{"axis", -static_cast<int64_t>(sizes.size())}, {"epsilon", call.number(4)}})};
-}
-
-// group_norm(x, groups, weight, bias, eps, ...): each group is normalised like
-// a channel of instance norm. Reshape copies the size 0.
-OnnxNames onnx_group_norm(const OnnxCall& call) {
-  auto& to = call.to;
-  const int64_t groups = call.integer(1);
-  const auto dtype = call.output().dtype;
-  const auto grouped =
-      to.add("Reshape", {call.tensor(0), to.integers({0, groups, -1})});
-  const auto normalised = to.add(
-      "InstanceNormalization",
-      {grouped, to.constant(at::ones({groups}, dtype)),
-       to.constant(at::zeros({groups}, dtype))},
-      {{"epsilon", call.number(4)}});
-  auto result = to.reshape(normalised, call.shape(0));
-  if (call.has(2)) {
-    result = to.add("Mul", {result, over_channels(call, call.tensor(2))});
-  }
-  if (call.has(3)) {
-    result = to.add("Add", {result, over_channels(call, call.tensor(3))});
-  }
-  return {result};
-}
-
-// prelu(x, weight)
-OnnxNames onnx_prelu(const OnnxCall& call) {
-  const bool one = call.fixed_size(1, 0) == 1 || call.rank(0) < 2;
-  return {call.to.add(
-      "PRelu",
-      {call.tensor(0), one ? call.tensor(1) : over_channels(call, call.tensor(1))})};
-}
-
-// max_pool(x, kernel, stride, padding, dilation, ceil_mode). Padding at the end
-// replaces ceil_mode, whose last window differs in ONNX.
+// max_pool(x, kernel, stride, padding, dilation, ceil_mode) and max_pool_with_indices.
+// Padding at the end replaces ceil_mode, whose last window differs in ONNX. ONNX's
+// indices count the elements of all images, PyTorch's those of one channel.
 OnnxNames onnx_max_pool(const OnnxCall& call) {
   const Window window = window_of(call);
   const Dims dilation = per_dimension(call, 4, window.kernel.size());
-  return {call.to.add(
-      "MaxPool", {call.tensor(0)},
+  auto results = call.to.add_several(
+      "MaxPool", {call.tensor(0)}, call.uses(1) ? 2 : 1,
       {{"kernel_shape", window.kernel},
        {"strides", window.stride},
        {"pads",
         call.flag(5)
             ? ceil_pads(call, window.kernel, window.stride, window.padding, dilation)
             : joined(window.padding, window.padding)},
-       {"dilations", dilation}})};
+       {"dilations", dilation}});
+  if (call.uses(1)) {
+    const auto channel =
+        static_cast<double>(product(last_sizes(call, 0, window.kernel.size())));
+    results[1] = call.add("Mod", {results[1], call.to.number(channel, at::kLong)});
+  }
+  return results;
 }
 
 // avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override);
-// avg_pool1d has no divisor_override.
+// avg_pool1d has no divisor_override. PyTorch counts the padding, but not the padding
+// that ceil_mode adds.
 OnnxNames onnx_average_pool(const OnnxCall& call) {
-  if (call.flag(4)) {
-    throw OnnxObstacle{"with ceil_mode"};
-  }
-  if (call.node.arguments.size() > 6 && call.has(6)) {
-    throw OnnxObstacle{"with divisor_override"};
-  }
   const Window window = window_of(call);
-  return {call.to.add(
-      "AveragePool", {call.tensor(0)},
+  const size_t dims = window.kernel.size();
+  Dims pads = joined(window.padding, window.padding);
+  if (call.flag(4)) {
+    pads = ceil_pads(call, window.kernel, window.stride, window.padding, Dims(dims, 1));
+  }
+  const bool has_divisor = call.has(6);
+  bool counts = call.flag(5) || has_divisor;
+  std::string x = call.tensor(0);
+  if (call.flag(4) && counts && !has_divisor) {
+    x = call.add(
+        "Pad",
+        {x, call.to.integers(joined(
+                joined({0, 0}, window.padding), joined({0, 0}, window.padding)))});
+    for (size_t i = 0; i < dims; ++i) {
+      pads[i] = 0;
+      pads[dims + i] -= window.padding[i];
+    }
+    counts = false;
+  }
+  const auto average = call.add(
+      "AveragePool", {x},
       {{"kernel_shape", window.kernel},
        {"strides", window.stride},
-       {"pads", joined(window.padding, window.padding)},
-       {"count_include_pad", int64_t{call.flag(5)}}})};
+       {"pads", pads},
+       {"count_include_pad", int64_t{counts}}});
+  if (!has_divisor) {
+    return {average};
+  }
+  const double scale = static_cast<double>(product(window.kernel)) / call.number(6);
+  return {call.add("Mul", {average, call.constant(scale)})};
 }
 
-// adaptive_pool(x, output_size), in which windows of equal size do not overlap
+// adaptive_pool(x, output_size). If all windows have equal sizes and do not overlap,
+// it is a pool; otherwise a reduction of each window, dimension by dimension.
 OnnxNames onnx_adaptive_pool(const OnnxCall& call) {
   const size_t dims = window_dims(call, call.shape(0).size());
   const Dims input = last_sizes(call, 0, dims);
+  Dims output;
   Dims window;
+  bool equal = true;
   for (size_t i = 0; i < dims; ++i) {
-    const auto& output = call.output().shape[2 + i];
-    if (input[i] % output.fixed != 0) {
-      throw OnnxObstacle{
-          "from " + std::to_string(input[i]) + " to " + std::to_string(output.fixed) +
-          " pixels"};
-    }
-    window.push_back(input[i] / output.fixed);
+    output.push_back(call.output().shape[2 + i].fixed);
+    window.push_back(input[i] / output[i]);
+    equal = equal && input[i] % output[i] == 0;
   }
-  return {call.to.add(
-      call.row.type, {call.tensor(0)},
-      {{"kernel_shape", window}, {"strides", window}})};
+  const std::string type = call.row.type;
+  if (equal) {
+    return {call.add(
+        type, {call.tensor(0)}, {{"kernel_shape", window}, {"strides", window}})};
+  }
+  std::string x = call.tensor(0);
+  for (size_t i = 0; i < dims; ++i) {
+    const auto axis = static_cast<int64_t>(2 + i);
+    OnnxNames parts;
+    for (int64_t place = 0; place < output[i]; ++place) {
+      const int64_t begin = place * input[i] / output[i];
+      const int64_t end = ((place + 1) * input[i] + output[i] - 1) / output[i];
+      parts.push_back(call.add(
+          type == "MaxPool" ? "ReduceMax" : "ReduceMean",
+          {call.slice(x, axis, begin, end)}, {{"axes", Dims{axis}}}));
+    }
+    x = call.add("Concat", parts, {{"axis", axis}});
+  }
+  return {x};
 }
 
-// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,
-// scale, enable_gqa), as in its documentation
-OnnxNames onnx_attention(const OnnxCall& call) {
-  auto& to = call.to;
-  const auto dtype = call.output().dtype;
-  constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-  const auto arguments = call.node.arguments.size();
-  if (arguments > 7 && call.flag(7)) {
-    throw OnnxObstacle{"with enable_gqa"};
+// max_unpool(x, indices, output_size, ...)
+OnnxNames onnx_max_unpool(const OnnxCall& call) {
+  window_dims(call, call.shape(0).size());
+  const auto& shape = call.output().shape;
+  const std::vector<Size> flat = {shape[0], shape[1], {product(call.integers(2)), 0}};
+  const Dims rows = {0, 0, -1};
+  const auto zeros = call.add("Expand", {call.constant(0), call.to.sizes(flat)});
+  const auto filled = call.add(
+      "ScatterElements",
+      {zeros, call.add("Reshape", {call.tensor(1), call.to.integers(rows)}),
+       call.add("Reshape", {call.tensor(0), call.to.integers(rows)})},
+      {{"axis", int64_t{2}}});
+  return {call.to.reshape(filled, shape)};
+}
+
+// im2col(x, kernel, dilation, padding, stride): gathers the rows, then the columns, of
+// all windows.
+OnnxNames onnx_unfold(const OnnxCall& call) {
+  const size_t dims = window_dims(call, call.shape(0).size());
+  const Dims kernel = per_dimension(call, 1, dims);
+  const Dims dilation = per_dimension(call, 2, dims);
+  const Dims padding = per_dimension(call, 3, dims);
+  const Dims stride = per_dimension(call, 4, dims);
+  const Dims input = last_sizes(call, 0, dims);
+  const Dims around = joined({0, 0}, padding);
+  std::string x =
+      call.add("Pad", {call.tensor(0), call.to.integers(joined(around, around))});
+  for (size_t i = 0; i < dims; ++i) {
+    const int64_t places =
+        (input[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1;
+    const auto index = at::arange(kernel[i], at::kLong)
+                           .mul(dilation[i])
+                           .unsqueeze(1)
+                           .add(at::arange(places, at::kLong).mul(stride[i]));
+    // The dimension becomes [kernel, places].
+    x = call.add(
+        "Gather", {x, call.to.constant(index)},
+        {{"axis", static_cast<int64_t>(2 + 2 * i)}});
   }
-  const double scale =
-      arguments > 6 && call.has(6)
-          ? call.number(6)
-          : 1 / std::sqrt(static_cast<double>(call.fixed_size(0, call.rank(0) - 1)));
-  Dims swapped;
-  for (int64_t i = 0; i < call.rank(1); ++i) {
-    swapped.push_back(i);
+  // [N, C, kernel, places, kernel, places]
+  x = call.add("Transpose", {x}, {{"perm", Dims{0, 1, 2, 4, 3, 5}}});
+  return {call.to.reshape(x, call.output().shape)};
+}
+
+// col2im(x, output_size, kernel, dilation, padding, stride): a transposed convolution
+// that copies each channel to its place in the window.
+OnnxNames onnx_fold(const OnnxCall& call) {
+  const Dims output = call.integers(1);
+  const Dims kernel = per_dimension(call, 2, 2);
+  const Dims dilation = per_dimension(call, 3, 2);
+  const Dims padding = per_dimension(call, 4, 2);
+  const Dims stride = per_dimension(call, 5, 2);
+  const int64_t window = product(kernel);
+  if (call.rank(0) != 3) {
+    throw OnnxObstacle{"without a dimension for samples"};
   }
-  std::swap(swapped[swapped.size() - 2], swapped[swapped.size() - 1]);
-  const auto query = to.add("Mul", {call.tensor(0), to.number(scale, dtype)});
-  const auto key = to.add("Transpose", {call.tensor(1)}, {{"perm", swapped}});
-  auto scores = to.add("MatMul", {query, key});
-  if (call.flag(5)) {
-    const int64_t queries = call.fixed_size(0, call.rank(0) - 2);
-    const int64_t keys = call.fixed_size(1, call.rank(1) - 2);
-    const auto mask = at::full({queries, keys}, kMinusInfinity, dtype).triu(1);
-    scores = to.add("Add", {scores, to.constant(mask)});
+  const int64_t channels = call.fixed_size(0, 1) / window;
+  Dims places;
+  Dims rest;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t reach = dilation[i] * (kernel[i] - 1) + 1;
+    places.push_back((output[i] + 2 * padding[i] - reach) / stride[i] + 1);
+    rest.push_back(output[i] - (places[i] - 1) * stride[i] - reach + 2 * padding[i]);
   }
-  if (call.has(3)) {
-    const auto mask = call.tensor(3);
-    scores = call.value(3).dtype == at::kBool
-                 ? to.add("Where", {mask, scores, to.number(kMinusInfinity, dtype)})
-                 : to.add("Add", {scores, mask});
-  }
-  const auto weights = to.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  return {to.add("MatMul", {weights, call.tensor(2)})};
+  const auto images = call.add(
+      "Reshape",
+      {call.tensor(0), call.to.integers({0, channels * window, places[0], places[1]})});
+  const auto weight = at::eye(window, call.output().dtype)
+                          .view({window, 1, kernel[0], kernel[1]})
+                          .repeat({channels, 1, 1, 1});
+  return {call.add(
+      "ConvTranspose", {images, call.to.constant(weight)},
+      {{"kernel_shape", kernel},
+       {"strides", stride},
+       {"pads", joined(padding, padding)},
+       {"output_padding", rest},
+       {"dilations", dilation},
+       {"group", channels}})};
 }
 
 }  // namespace tandem

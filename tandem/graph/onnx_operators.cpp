@@ -1,186 +1,26 @@
 #include "tandem/graph/onnx_operators.h"
 
-#include <cmath>
 #include <map>
-
-#include "tandem/base/error.h"
 
 namespace tandem {
 
 namespace {
 
-const c10::IValue& constant(const OnnxCall& call, size_t argument) {
-  const Argument& found = call.node.arguments[argument];
-  if (found.kind != Argument::Kind::constant) {
-    throw OnnxObstacle{"with sizes that depend on the batch"};
+// Operators of ATen that a later version of ONNX has. The row has the reason.
+OnnxNames onnx_unavailable(const OnnxCall& call) {
+  throw OnnxObstacle{call.row.type};
+}
+
+// round(x, decimals)
+OnnxNames onnx_round(const OnnxCall& call) {
+  if (call.find("decimals")) {
+    throw OnnxObstacle{"with decimals"};
   }
-  return found.constant;
-}
-
-int64_t fixed(const Size& size) {
-  if (size.per_sample != 0) {
-    throw OnnxObstacle{"along the samples of the batch"};
-  }
-  return size.fixed;
-}
-
-std::string number(const OnnxCall& call, double value) {
-  return call.to.number(value, call.output().dtype);
-}
-
-// --- operators on single values
-
-OnnxNames same(const OnnxCall& call) {
-  return {call.tensor(0)};
-}
-
-OnnxNames unary(const OnnxCall& call) {
-  return {call.to.add(call.row.type, {call.tensor(0)})};
-}
-
-OnnxNames binary(const OnnxCall& call) {
-  return {call.to.add(call.row.type, {call.operand(0), call.operand(1)})};
-}
-
-// add(x, y, alpha), sub(x, y, alpha)
-OnnxNames sum_of(const OnnxCall& call) {
-  std::string other = call.operand(1);
-  const double alpha = call.number(2);
-  if (alpha != 1) {
-    other = call.to.add("Mul", {other, number(call, alpha)});
-  }
-  return {call.to.add(call.row.type, {call.operand(0), other})};
-}
-
-// rsub(x, y, alpha) = y - alpha * x
-OnnxNames reversed_difference(const OnnxCall& call) {
-  const auto scaled =
-      call.to.add("Mul", {call.operand(0), number(call, call.number(2))});
-  return {call.to.add("Sub", {call.operand(1), scaled})};
-}
-
-OnnxNames quotient(const OnnxCall& call) {
-  if (call.node.arguments.size() > 2 && call.has(2)) {
-    throw OnnxObstacle{"with rounding_mode"};
-  }
-  return binary(call);
-}
-
-OnnxNames cast_to_output(const OnnxCall& call) {
-  return {call.operand(0)};
-}
-
-OnnxNames rsqrt(const OnnxCall& call) {
-  return {call.to.add("Reciprocal", {call.to.add("Sqrt", {call.tensor(0)})})};
-}
-
-OnnxNames square(const OnnxCall& call) {
-  return {call.to.add("Mul", {call.tensor(0), call.tensor(0)})};
-}
-
-OnnxNames silu(const OnnxCall& call) {
-  const auto x = call.tensor(0);
-  return {call.to.add("Mul", {x, call.to.add("Sigmoid", {x})})};
-}
-
-OnnxNames mish(const OnnxCall& call) {
-  const auto x = call.tensor(0);
-  const auto softplus = call.to.add("Softplus", {x});
-  return {call.to.add("Mul", {x, call.to.add("Tanh", {softplus})})};
-}
-
-// log(sigmoid(x)) would be -inf for small x.
-OnnxNames log_sigmoid(const OnnxCall& call) {
-  const auto negative = call.to.add("Neg", {call.tensor(0)});
-  return {call.to.add("Neg", {call.to.add("Softplus", {negative})})};
-}
-
-// softplus(x, beta, threshold). Above the default threshold, 20, PyTorch returns x,
-// which differs by less than 3e-9.
-OnnxNames softplus(const OnnxCall& call) {
-  if (call.number(1) != 1 || call.number(2) < 20) {
-    throw OnnxObstacle{"with beta or threshold"};
-  }
-  return unary(call);
-}
-
-// gelu(x, approximate) = x / 2 * (1 + function(inner))
-OnnxNames gelu(const OnnxCall& call) {
-  auto& to = call.to;
-  const auto x = call.tensor(0);
-  std::string gate;
-  if (call.text(1) == "tanh") {
-    const auto cube = to.add("Mul", {to.add("Mul", {x, x}), x});
-    const auto inner =
-        to.add("Add", {x, to.add("Mul", {cube, number(call, 0.044715)})});
-    gate = to.add("Tanh", {to.add("Mul", {inner, number(call, std::sqrt(M_2_PI))})});
-  } else {
-    gate = to.add("Erf", {to.add("Mul", {x, number(call, M_SQRT1_2)})});
-  }
-  const auto half = to.add("Mul", {x, number(call, 0.5)});
-  return {to.add("Mul", {half, to.add("Add", {gate, number(call, 1)})})};
-}
-
-OnnxNames hardsigmoid(const OnnxCall& call) {
-  return {call.to.add(
-      "HardSigmoid", {call.tensor(0)}, {{"alpha", 1.0 / 6}, {"beta", 0.5}})};
-}
-
-// clamp(x, min, max) and hardtanh(x, min, max)
-OnnxNames clip(const OnnxCall& call) {
-  OnnxNames inputs = {call.tensor(0)};
-  for (const size_t bound : {1, 2}) {
-    inputs.push_back(call.has(bound) ? number(call, call.number(bound)) : "");
-  }
-  return {call.to.add("Clip", inputs)};
-}
-
-OnnxNames relu6(const OnnxCall& call) {
-  return {call.to.add("Clip", {call.tensor(0), number(call, 0), number(call, 6)})};
-}
-
-// leaky_relu(x, slope), celu(x, alpha)
-OnnxNames with_alpha(const OnnxCall& call) {
-  return {call.to.add(call.row.type, {call.tensor(0)}, {{"alpha", call.number(1)}})};
-}
-
-// elu(x, alpha, scale, input_scale)
-OnnxNames elu(const OnnxCall& call) {
-  if (call.number(2) != 1 || call.number(3) != 1) {
-    throw OnnxObstacle{"with scale"};
-  }
-  return with_alpha(call);
-}
-
-// --- operators along dimensions
-
-// softmax(x, dim, dtype)
-OnnxNames softmax(const OnnxCall& call) {
-  return {call.to.add(
-      call.row.type, {call.operand(0)}, {{"axis", call.dimension(call.integer(1))}})};
-}
-
-// mean(x, dtype), mean(x, dim, keepdim, dtype), and the same for sum. ReduceSum has the
-// dimensions as an input.
-OnnxNames reduce(const OnnxCall& call) {
-  const std::string type = call.row.type;
-  const bool all = call.node.arguments.size() == 2 || !call.has(1);
-  std::vector<int64_t> dims = all ? std::vector<int64_t>() : call.integers(1);
-  for (auto& dim : dims) {
-    dim = call.dimension(dim);
-  }
-  OnnxNames inputs = {call.operand(0)};
-  const bool keeps = call.node.arguments.size() > 2 && call.flag(2);
-  std::vector<OnnxAttribute> attributes = {{"keepdims", int64_t{keeps}}};
-  if (!dims.empty() && type == "ReduceSum") {
-    inputs.push_back(call.to.integers(dims));
-  } else if (!dims.empty()) {
-    attributes.push_back({"axes", dims});
-  }
-  return {call.to.add(type, inputs, attributes)};
+  return {call.add("Round", {call.tensor(0)})};
 }
 
 constexpr OnnxRow kOnnxRows[] = {
+    // Layers with parameters
     {"aten::conv1d", &onnx_convolution},
     {"aten::conv2d", &onnx_convolution},
     {"aten::conv3d", &onnx_convolution},
@@ -189,14 +29,25 @@ constexpr OnnxRow kOnnxRows[] = {
     {"aten::conv_transpose3d", &onnx_transposed_convolution},
     {"aten::linear", &onnx_linear},
     {"aten::addmm", &onnx_addmm},
-    {"aten::matmul", &binary, "MatMul"},
-    {"aten::mm", &binary, "MatMul"},
-    {"aten::bmm", &binary, "MatMul"},
     {"aten::batch_norm", &onnx_batch_norm},
     {"aten::layer_norm", &onnx_layer_norm},
     {"aten::group_norm", &onnx_group_norm},
     {"aten::embedding", &onnx_embedding},
     {"aten::scaled_dot_product_attention", &onnx_attention},
+    {"aten::prelu", &onnx_prelu},
+    {"aten::bilinear", &onnx_bilinear},
+    {"aten::instance_norm", &onnx_instance_norm},
+    {"aten::rms_norm", &onnx_rms_norm},
+    {"aten::lstm", &onnx_recurrent, "LSTM"},
+    {"aten::lstm_cell", &onnx_recurrent_cell, "LSTM"},
+    {"aten::gru", &onnx_recurrent, "GRU"},
+    {"aten::gru_cell", &onnx_recurrent_cell, "GRU"},
+    {"aten::rnn_tanh", &onnx_recurrent, "Tanh"},
+    {"aten::rnn_tanh_cell", &onnx_recurrent_cell, "Tanh"},
+    {"aten::rnn_relu", &onnx_recurrent, "Relu"},
+    {"aten::rnn_relu_cell", &onnx_recurrent_cell, "Relu"},
+    {"aten::_weight_norm", &onnx_weight_norm},
+    // Pooling, and images of other sizes
     {"aten::max_pool1d", &onnx_max_pool},
     {"aten::max_pool2d", &onnx_max_pool},
     {"aten::max_pool3d", &onnx_max_pool},
@@ -209,49 +60,188 @@ constexpr OnnxRow kOnnxRows[] = {
     {"aten::adaptive_max_pool1d", &onnx_adaptive_pool, "MaxPool"},
     {"aten::adaptive_max_pool2d", &onnx_adaptive_pool, "MaxPool"},
     {"aten::adaptive_max_pool3d", &onnx_adaptive_pool, "MaxPool"},
+    {"aten::max_pool1d_with_indices", &onnx_max_pool},
+    {"aten::max_pool2d_with_indices", &onnx_max_pool},
+    {"aten::max_pool3d_with_indices", &onnx_max_pool},
+    {"aten::max_unpool2d", &onnx_max_unpool},
+    {"aten::max_unpool3d", &onnx_max_unpool},
+    {"aten::im2col", &onnx_unfold},
+    {"aten::col2im", &onnx_fold},
+    {"aten::upsample_nearest1d", &onnx_resize, "nearest"},
+    {"aten::upsample_nearest2d", &onnx_resize, "nearest"},
+    {"aten::upsample_nearest3d", &onnx_resize, "nearest"},
+    {"aten::_upsample_nearest_exact1d", &onnx_resize, "nearest-exact"},
+    {"aten::_upsample_nearest_exact2d", &onnx_resize, "nearest-exact"},
+    {"aten::_upsample_nearest_exact3d", &onnx_resize, "nearest-exact"},
+    {"aten::upsample_linear1d", &onnx_resize, "linear"},
+    {"aten::upsample_bilinear2d", &onnx_resize, "linear"},
+    {"aten::upsample_trilinear3d", &onnx_resize, "linear"},
+    {"aten::upsample_bicubic2d", &onnx_resize, "cubic"},
+    {"aten::_upsample_bilinear2d_aa", &onnx_unavailable,
+     "with antialias, which ONNX has from opset 18 on"},
+    {"aten::_upsample_bicubic2d_aa", &onnx_unavailable,
+     "with antialias, which ONNX has from opset 18 on"},
+    {"aten::grid_sampler", &onnx_grid_sample},
+    {"aten::grid_sampler_2d", &onnx_grid_sample},
+    {"aten::affine_grid_generator", &onnx_affine_grid},
+    {"aten::pixel_shuffle", &onnx_pixel_shuffle, "shuffle"},
+    {"aten::pixel_unshuffle", &onnx_pixel_shuffle, "unshuffle"},
+    {"aten::channel_shuffle", &onnx_channel_shuffle},
     // Activations
-    {"aten::relu", &unary, "Relu"},
-    {"aten::relu6", &relu6},
-    {"aten::leaky_relu", &with_alpha, "LeakyRelu"},
-    {"aten::prelu", &onnx_prelu},
-    {"aten::elu", &elu, "Elu"},
-    {"aten::celu", &with_alpha, "Celu"},
-    {"aten::selu", &unary, "Selu"},
-    {"aten::gelu", &gelu},
-    {"aten::silu", &silu},
-    {"aten::mish", &mish},
-    {"aten::softplus", &softplus, "Softplus"},
-    {"aten::sigmoid", &unary, "Sigmoid"},
-    {"aten::log_sigmoid", &log_sigmoid},
-    {"aten::tanh", &unary, "Tanh"},
-    {"aten::hardtanh", &clip},
-    {"aten::hardswish", &unary, "HardSwish"},
-    {"aten::hardsigmoid", &hardsigmoid},
-    {"aten::clamp", &clip},
-    {"aten::softmax", &softmax, "Softmax"},
-    {"aten::log_softmax", &softmax, "LogSoftmax"},
+    {"aten::relu", &onnx_unary, "Relu"},
+    {"aten::relu6", &onnx_relu6},
+    {"aten::leaky_relu", &onnx_with_alpha, "LeakyRelu"},
+    {"aten::elu", &onnx_elu, "Elu"},
+    {"aten::celu", &onnx_with_alpha, "Celu"},
+    {"aten::selu", &onnx_unary, "Selu"},
+    {"aten::gelu", &onnx_gelu},
+    {"aten::silu", &onnx_silu},
+    {"aten::mish", &onnx_mish},
+    {"aten::softplus", &onnx_softplus, "Softplus"},
+    {"aten::sigmoid", &onnx_unary, "Sigmoid"},
+    {"aten::log_sigmoid", &onnx_log_sigmoid},
+    {"aten::tanh", &onnx_unary, "Tanh"},
+    {"aten::hardtanh", &onnx_clip},
+    {"aten::hardswish", &onnx_unary, "HardSwish"},
+    {"aten::hardsigmoid", &onnx_hardsigmoid},
+    {"aten::clamp", &onnx_clip},
+    {"aten::rrelu", &onnx_rrelu},
+    {"aten::hardshrink", &onnx_shrink, "hard"},
+    {"aten::softshrink", &onnx_shrink, "soft"},
+    {"aten::threshold", &onnx_threshold},
+    {"aten::glu", &onnx_glu},
+    {"aten::clamp_min", &onnx_clip_bound, "Max"},
+    {"aten::clamp_max", &onnx_clip_bound, "Min"},
+    {"aten::clip", &onnx_clip},
     // Arithmetic
-    {"aten::add", &sum_of, "Add"},
-    {"aten::sub", &sum_of, "Sub"},
-    {"aten::rsub", &reversed_difference},
-    {"aten::mul", &binary, "Mul"},
-    {"aten::div", &quotient, "Div"},
-    {"aten::pow", &binary, "Pow"},
-    {"aten::maximum", &binary, "Max"},
-    {"aten::minimum", &binary, "Min"},
-    {"aten::neg", &unary, "Neg"},
-    {"aten::abs", &unary, "Abs"},
-    {"aten::exp", &unary, "Exp"},
-    {"aten::log", &unary, "Log"},
-    {"aten::sqrt", &unary, "Sqrt"},
-    {"aten::rsqrt", &rsqrt},
-    {"aten::square", &square},
-    {"aten::reciprocal", &unary, "Reciprocal"},
-    {"aten::sin", &unary, "Sin"},
-    {"aten::cos", &unary, "Cos"},
-    {"aten::erf", &unary, "Erf"},
-    {"aten::mean", &reduce, "ReduceMean"},
-    {"aten::sum", &reduce, "ReduceSum"},
+    {"aten::matmul", &onnx_binary, "MatMul"},
+    {"aten::mm", &onnx_binary, "MatMul"},
+    {"aten::bmm", &onnx_binary, "MatMul"},
+    {"aten::add", &onnx_sum_of, "Add"},
+    {"aten::sub", &onnx_sum_of, "Sub"},
+    {"aten::rsub", &onnx_reversed_difference},
+    {"aten::mul", &onnx_binary, "Mul"},
+    {"aten::div", &onnx_quotient, "Div"},
+    {"aten::pow", &onnx_binary, "Pow"},
+    {"aten::maximum", &onnx_binary, "Max"},
+    {"aten::minimum", &onnx_binary, "Min"},
+    {"aten::neg", &onnx_unary, "Neg"},
+    {"aten::abs", &onnx_unary, "Abs"},
+    {"aten::exp", &onnx_unary, "Exp"},
+    {"aten::log", &onnx_unary, "Log"},
+    {"aten::sqrt", &onnx_unary, "Sqrt"},
+    {"aten::rsqrt", &onnx_rsqrt},
+    {"aten::square", &onnx_square},
+    {"aten::reciprocal", &onnx_unary, "Reciprocal"},
+    {"aten::sin", &onnx_unary, "Sin"},
+    {"aten::cos", &onnx_unary, "Cos"},
+    {"aten::erf", &onnx_unary, "Erf"},
+    {"aten::mv", &onnx_binary, "MatMul"},
+    {"aten::dot", &onnx_binary, "MatMul"},
+    {"aten::vdot", &onnx_binary, "MatMul"},
+    {"aten::einsum", &onnx_einsum},
+    {"aten::addcmul", &onnx_addc, "Mul"},
+    {"aten::addcdiv", &onnx_addc, "Div"},
+    {"aten::lerp", &onnx_lerp},
+    {"aten::multiply", &onnx_binary, "Mul"},
+    {"aten::divide", &onnx_quotient, "Div"},
+    {"aten::true_divide", &onnx_quotient, "Div"},
+    {"aten::subtract", &onnx_sum_of, "Sub"},
+    {"aten::floor_divide", &onnx_floor_quotient},
+    {"aten::remainder", &onnx_remainder},
+    {"aten::fmod", &onnx_remainder, "fmod"},
+    {"aten::logaddexp", &onnx_log_add_exp},
+    {"aten::tan", &onnx_unary, "Tan"},
+    {"aten::sinh", &onnx_unary, "Sinh"},
+    {"aten::cosh", &onnx_unary, "Cosh"},
+    {"aten::asin", &onnx_unary, "Asin"},
+    {"aten::acos", &onnx_unary, "Acos"},
+    {"aten::atan", &onnx_unary, "Atan"},
+    {"aten::asinh", &onnx_unary, "Asinh"},
+    {"aten::acosh", &onnx_unary, "Acosh"},
+    {"aten::atanh", &onnx_unary, "Atanh"},
+    {"aten::floor", &onnx_unary, "Floor"},
+    {"aten::ceil", &onnx_unary, "Ceil"},
+    {"aten::sign", &onnx_unary, "Sign"},
+    {"aten::round", &onnx_round},
+    {"aten::trunc", &onnx_truncated},
+    {"aten::frac", &onnx_fraction},
+    {"aten::exp2", &onnx_exponential, "2"},
+    {"aten::expm1", &onnx_exponential, "e"},
+    {"aten::log2", &onnx_logarithm, "2"},
+    {"aten::log10", &onnx_logarithm, "10"},
+    {"aten::log1p", &onnx_logarithm, "1p"},
+    // Comparisons and logic
+    {"aten::eq", &onnx_compare, "Equal"},
+    {"aten::ne", &onnx_compare, "NotEqual"},
+    {"aten::lt", &onnx_compare, "Less"},
+    {"aten::le", &onnx_compare, "LessOrEqual"},
+    {"aten::gt", &onnx_compare, "Greater"},
+    {"aten::ge", &onnx_compare, "GreaterOrEqual"},
+    {"aten::logical_and", &onnx_logical, "And"},
+    {"aten::bitwise_and", &onnx_bitwise, "And"},
+    {"aten::__and", &onnx_bitwise, "And"},
+    {"aten::logical_or", &onnx_logical, "Or"},
+    {"aten::bitwise_or", &onnx_bitwise, "Or"},
+    {"aten::__or", &onnx_bitwise, "Or"},
+    {"aten::logical_xor", &onnx_logical, "Xor"},
+    {"aten::bitwise_xor", &onnx_bitwise, "Xor"},
+    {"aten::__xor", &onnx_bitwise, "Xor"},
+    {"aten::logical_not", &onnx_logical_not},
+    {"aten::bitwise_not", &onnx_logical_not, "bitwise"},
+    {"aten::where", &onnx_where},
+    {"aten::masked_fill", &onnx_masked_fill},
+    // Constants
+    {"aten::zeros", &onnx_filled, "0"},
+    {"aten::zeros_like", &onnx_filled, "0"},
+    {"aten::new_zeros", &onnx_filled, "0"},
+    {"aten::zero", &onnx_filled, "0"},
+    {"aten::empty", &onnx_filled, "0"},
+    {"aten::empty_like", &onnx_filled, "0"},
+    {"aten::new_empty", &onnx_filled, "0"},
+    {"aten::ones", &onnx_filled, "1"},
+    {"aten::ones_like", &onnx_filled, "1"},
+    {"aten::new_ones", &onnx_filled, "1"},
+    {"aten::full", &onnx_filled, "fill_value"},
+    {"aten::full_like", &onnx_filled, "fill_value"},
+    {"aten::new_full", &onnx_filled, "fill_value"},
+    {"aten::fill", &onnx_filled, "value"},
+    {"aten::arange", &onnx_arange},
+    // Along dimensions
+    {"aten::softmax", &onnx_softmax, "Softmax"},
+    {"aten::log_softmax", &onnx_softmax, "LogSoftmax"},
+    {"aten::mean", &onnx_reduce, "ReduceMean"},
+    {"aten::sum", &onnx_reduce, "ReduceSum"},
+    {"aten::prod", &onnx_reduce, "ReduceProd"},
+    {"aten::amax", &onnx_reduce, "ReduceMax"},
+    {"aten::amin", &onnx_reduce, "ReduceMin"},
+    {"aten::logsumexp", &onnx_reduce, "ReduceLogSumExp"},
+    {"aten::max", &onnx_extreme, "ReduceMax"},
+    {"aten::min", &onnx_extreme, "ReduceMin"},
+    {"aten::argmax", &onnx_arg_extreme, "ArgMax"},
+    {"aten::argmin", &onnx_arg_extreme, "ArgMin"},
+    {"aten::var", &onnx_variance, "var"},
+    {"aten::var_mean", &onnx_variance, "var"},
+    {"aten::std", &onnx_variance, "std"},
+    {"aten::std_mean", &onnx_variance, "std"},
+    {"aten::linalg_vector_norm", &onnx_norm},
+    {"aten::norm", &onnx_norm},
+    {"aten::all", &onnx_all_or_any, "ReduceMin"},
+    {"aten::any", &onnx_all_or_any, "ReduceMax"},
+    {"aten::sort", &onnx_sort},
+    {"aten::argsort", &onnx_sort, "indices"},
+    {"aten::topk", &onnx_top_k},
+    {"aten::cumsum", &onnx_cumulative_sum},
+    {"aten::cosine_similarity", &onnx_cosine_similarity},
+    {"aten::pairwise_distance", &onnx_pairwise_distance},
+    {"aten::cdist", &onnx_distances},
+    // Elements at computed places
+    {"aten::gather", &onnx_gather},
+    {"aten::index_select", &onnx_index_select},
+    {"aten::index", &onnx_index},
+    {"aten::one_hot", &onnx_one_hot},
+    {"aten::scatter", &onnx_scatter, "none"},
+    {"aten::scatter_add", &onnx_scatter, "add"},
     // Values in another order
     {"aten::view", &onnx_reshape},
     {"aten::reshape", &onnx_reshape},
@@ -274,107 +264,53 @@ constexpr OnnxRow kOnnxRows[] = {
     {"aten::split", &onnx_split},
     {"aten::split_with_sizes", &onnx_split},
     {"aten::unbind", &onnx_unbind},
-    {"aten::pad", &onnx_pad},
-    {"aten::constant_pad_nd", &onnx_pad},
+    {"aten::pad", &onnx_pad, "constant"},
+    {"aten::constant_pad_nd", &onnx_pad, "constant"},
+    {"aten::view_as", &onnx_reshape},
+    {"aten::reshape_as", &onnx_reshape},
+    {"aten::swapaxes", &onnx_transpose},
+    {"aten::swapdims", &onnx_transpose},
+    {"aten::mT", &onnx_transpose, "last two"},
+    {"aten::matrix_H", &onnx_transpose, "last two"},
+    {"aten::mH", &onnx_transpose, "last two"},
+    {"aten::adjoint", &onnx_transpose, "last two"},
+    {"aten::numpy_T", &onnx_transpose},
+    {"aten::movedim", &onnx_movedim},
+    {"aten::moveaxis", &onnx_movedim},
+    {"aten::broadcast_to", &onnx_expand},
+    {"aten::broadcast_tensors", &onnx_broadcast},
+    {"aten::concatenate", &onnx_cat},
+    {"aten::flip", &onnx_flip},
+    {"aten::roll", &onnx_roll},
+    {"aten::repeat", &onnx_repeat},
+    {"aten::tile", &onnx_repeat},
+    {"aten::repeat_interleave", &onnx_repeat_interleave},
+    {"aten::tril", &onnx_triangle, "lower"},
+    {"aten::triu", &onnx_triangle, "upper"},
+    {"aten::unfold", &onnx_windows},
+    {"aten::reflection_pad1d", &onnx_pad, "reflect"},
+    {"aten::reflection_pad2d", &onnx_pad, "reflect"},
+    {"aten::reflection_pad3d", &onnx_pad, "reflect"},
+    {"aten::replication_pad1d", &onnx_pad, "replicate"},
+    {"aten::replication_pad2d", &onnx_pad, "replicate"},
+    {"aten::replication_pad3d", &onnx_pad, "replicate"},
     // Operators that return their input in evaluation mode, or change only its dtype
-    {"aten::dropout", &same},
-    {"aten::feature_dropout", &same},
-    {"aten::contiguous", &same},
-    {"aten::clone", &same},
-    {"aten::detach", &same},
-    {"aten::alias", &same},
-    {"aten::to", &cast_to_output},
-    {"aten::type_as", &cast_to_output},
+    {"aten::dropout", &onnx_same},
+    {"aten::feature_dropout", &onnx_same},
+    {"aten::contiguous", &onnx_same},
+    {"aten::clone", &onnx_same},
+    {"aten::detach", &onnx_same},
+    {"aten::alias", &onnx_same},
+    {"aten::to", &onnx_cast_to_output},
+    {"aten::type_as", &onnx_cast_to_output},
+    {"aten::alpha_dropout", &onnx_same},
+    {"aten::feature_alpha_dropout", &onnx_same},
+    {"aten::lift_fresh_copy", &onnx_same},
+    {"aten::lift_fresh", &onnx_same},
+    {"aten::_to_copy", &onnx_cast_to_output},
 };
 
 }  // namespace
-
-bool OnnxCall::has(size_t argument) const {
-  return !node.arguments[argument].is_none();
-}
-
-std::string OnnxCall::tensor(size_t argument) const {
-  return has(argument) ? to.name_of(node.arguments[argument].value) : "";
-}
-
-std::string OnnxCall::operand(size_t argument) const {
-  const Argument& found = node.arguments[argument];
-  switch (found.kind) {
-    case Argument::Kind::value:
-      return as_output(tensor(argument), value(argument).dtype);
-    case Argument::Kind::size:
-      return as_output(to.reshape(to.sizes({found.size}), {}), at::kLong);
-    default:
-      return tandem::number(*this, number(argument));
-  }
-}
-
-std::string OnnxCall::as_output(const std::string& value, at::ScalarType from) const {
-  const at::ScalarType dtype = output().dtype;
-  return from == dtype ? value : to.add("Cast", {value}, {{"to", onnx_dtype(dtype)}});
-}
-
-int64_t OnnxCall::integer(size_t argument) const {
-  const Argument& found = node.arguments[argument];
-  return found.kind == Argument::Kind::size ? fixed(found.size)
-                                            : constant(*this, argument).toInt();
-}
-
-std::vector<int64_t> OnnxCall::integers(size_t argument) const {
-  const Argument& found = node.arguments[argument];
-  if (found.kind != Argument::Kind::list) {
-    const c10::IValue& value = constant(*this, argument);
-    return value.isInt() ? std::vector<int64_t>{value.toInt()} : value.toIntVector();
-  }
-  std::vector<int64_t> values;
-  for (const auto& element : found.list) {
-    values.push_back(
-        element.kind == Argument::Kind::size ? fixed(element.size)
-                                             : element.constant.toInt());
-  }
-  return values;
-}
-
-double OnnxCall::number(size_t argument) const {
-  return constant(*this, argument).toScalar().toDouble();
-}
-
-bool OnnxCall::flag(size_t argument) const {
-  return constant(*this, argument).toBool();
-}
-
-std::string OnnxCall::text(size_t argument) const {
-  return constant(*this, argument).toStringRef();
-}
-
-const Value& OnnxCall::value(size_t argument) const {
-  return graph.value(node.arguments[argument].value);
-}
-
-const std::vector<Size>& OnnxCall::shape(size_t argument) const {
-  return value(argument).shape;
-}
-
-int64_t OnnxCall::rank(size_t argument) const {
-  return static_cast<int64_t>(shape(argument).size());
-}
-
-const Value& OnnxCall::output() const {
-  for (const ValueId id : node.outputs) {
-    if (id >= 0) {
-      return graph.value(id);
-    }
-  }
-  throw OnnxObstacle{"without a used output"};
-}
-
-int64_t OnnxCall::dimension(int64_t dimension) const {
-  return dimension < 0 ? dimension + rank(0) : dimension;
-}
-
-int64_t OnnxCall::fixed_size(size_t argument, int64_t dimension) const {
-  return fixed(shape(argument).at(static_cast<size_t>(dimension)));
-}
 
 const OnnxRow* onnx_row(const std::string& target) {
   static const auto rows = [] {

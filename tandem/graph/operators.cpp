@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "tandem/graph/random_operators.h"
+#include "tandem/graph/single_values.h"
 
 namespace tandem {
 
@@ -100,7 +101,11 @@ at::Tensor run_batch_norm(const OperatorCall& call) {
   const bool training = (call.context.training && !frozen) || !mean.defined();
   if (training && call.stack_statistics && mean.defined()) {
     return sync_batch_norm(
-        x, weight, bias, mean, variance, momentum, epsilon, call.stack_statistics);
+        x, weight, bias, mean, variance, momentum, epsilon, call.stack_statistics,
+        name_for_messages(call.node));
+  }
+  if (training && call.context.training && x.numel() > 0) {
+    check_values_per_channel(x.numel() / x.size(1), name_for_messages(call.node));
   }
   return at::batch_norm(
       x, weight, bias, mean, variance, training, momentum, epsilon, false);

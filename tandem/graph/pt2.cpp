@@ -55,6 +55,7 @@ class ProgramReader {
 
   Graph read() {
     check_schema();
+    graph_.states_shapes = true;
     const json& signature = program_.at("graph_module").at("signature");
     const auto& inputs = array_of(signature.at("input_specs"));
     const std::string output = find_output(array_of(signature.at("output_specs")));
@@ -225,7 +226,8 @@ class ProgramReader {
   // Regions may have values with the names of other values.
   std::string unique_name(const std::string& name) {
     std::string unique = name;
-    for (int i = 1; !names_of_values_.insert(unique).second; ++i) {
+    for (size_t i = names_of_values_.size(); !names_of_values_.insert(unique).second;
+         ++i) {
       unique = name + "_in_region_" + std::to_string(i);
     }
     return unique;
@@ -367,8 +369,11 @@ class ProgramReader {
   // because their inputs are detached. Their changes in place still reach these inputs.
   void read_region(const json& source) {
     const auto& inputs = array_of(source.at("inputs"));
-    const bool records = inputs.at(0).at("arg").at("as_bool") == true;
-    const json& inner = inputs.at(1).at("arg").at("as_graph").at("graph");
+    if (inputs.size() < 2) {
+      fail("a region has no graph");
+    }
+    const bool records = inputs[0].at("arg").at("as_bool") == true;
+    const json& inner = inputs[1].at("arg").at("as_graph").at("graph");
     const auto& names = array_of(inner.at("inputs"));
     if (region_ != nullptr && records) {
       refuse("has torch.enable_grad() in torch.no_grad(); remove enable_grad()");

@@ -113,9 +113,9 @@ std::vector<int64_t> sizes_of_mask(const OperatorCall& call, const at::Tensor& x
 // --- distributions
 
 // Reads the arguments of a call by the names in the schema.
-class Arguments {
+class CallArguments {
  public:
-  explicit Arguments(const OperatorCall& call)
+  explicit CallArguments(const OperatorCall& call)
       : call_(call), schema_(schema_of(call.node)) {}
 
   // Returns null if the schema has no such argument, or if the argument is None.
@@ -152,21 +152,21 @@ at::Tensor normal_numbers(const at::Tensor& uniform) {
 
 // A distribution: its random numbers, computed from uniform ones, and its mean.
 struct Distribution {
-  std::function<at::Tensor(const Arguments&, const at::Tensor& uniform)> draw;
+  std::function<at::Tensor(const CallArguments&, const at::Tensor& uniform)> draw;
   // Empty for integers, which have no mean of their type.
-  std::function<at::Tensor(const Arguments&)> mean = {};
+  std::function<at::Tensor(const CallArguments&)> mean = {};
 };
 
-at::Tensor half(const Arguments&) {
+at::Tensor half(const CallArguments&) {
   return at::full({}, 0.5, at::kDouble);
 }
 
-at::Tensor zero(const Arguments&) {
+at::Tensor zero(const CallArguments&) {
   return at::full({}, 0.0, at::kDouble);
 }
 
 // bernoulli(self) has probabilities in `self`; other overloads have an argument p.
-at::Tensor probabilities(const Arguments& arguments) {
+at::Tensor probabilities(const CallArguments& arguments) {
   return arguments.numbers(arguments.find("p") != nullptr ? "p" : "self", 0.5);
 }
 
@@ -178,7 +178,7 @@ at::Tensor integers(const at::Tensor& uniform, int64_t low, int64_t high) {
       .add(static_cast<double>(low));
 }
 
-at::Tensor at_most_24_bits(const Arguments& arguments, const at::Tensor& uniform) {
+at::Tensor at_most_24_bits(const CallArguments& arguments, const at::Tensor& uniform) {
   const int64_t low = arguments.integer("from", arguments.integer("low", 0));
   // Without a bound, random_() draws all integers of float32's mantissa.
   const int64_t high =
@@ -187,7 +187,7 @@ at::Tensor at_most_24_bits(const Arguments& arguments, const at::Tensor& uniform
 }
 
 // uniform_(from, to), whose numbers are less than `to` in float32 too.
-at::Tensor uniform_between(const Arguments& arguments, const at::Tensor& uniform) {
+at::Tensor uniform_between(const CallArguments& arguments, const at::Tensor& uniform) {
   const auto from = arguments.numbers("from", 0);
   const auto width = arguments.numbers("to", 1).sub(from);
   return uniform.clamp_max(1 - 0x1p-24).mul(width).add(from);
@@ -195,7 +195,7 @@ at::Tensor uniform_between(const Arguments& arguments, const at::Tensor& uniform
 
 // Source: torch.distributions, by inversion of the distribution functions.
 const std::map<std::string, Distribution>& distributions() {
-  using A = Arguments;
+  using A = CallArguments;
   using T = at::Tensor;
   const Distribution uniform = {
       &uniform_between,
@@ -263,7 +263,8 @@ const Distribution& distribution_of(const std::string& target) {
 
 // Returns the dtype of a call's result: of the argument `dtype`, of the tensor `self`,
 // or of the graph's output.
-at::ScalarType dtype_of_result(const OperatorCall& call, const Arguments& arguments) {
+at::ScalarType dtype_of_result(
+    const OperatorCall& call, const CallArguments& arguments) {
   if (const auto* dtype = arguments.find("dtype")) {
     return dtype->toScalarType();
   }
@@ -275,7 +276,7 @@ at::ScalarType dtype_of_result(const OperatorCall& call, const Arguments& argume
 
 // Returns the sizes of a call's result.
 std::vector<int64_t> sizes_of_result(
-    const OperatorCall& call, const Arguments& arguments) {
+    const OperatorCall& call, const CallArguments& arguments) {
   const auto* self = arguments.find("self");
   return self != nullptr && self->isTensor()
              ? self->toTensor().sizes().vec()
@@ -393,7 +394,7 @@ at::Tensor run_rrelu(const OperatorCall& call) {
 }
 
 at::Tensor run_distribution(const OperatorCall& call) {
-  const Arguments arguments(call);
+  const CallArguments arguments(call);
   const auto& distribution = distribution_of(call.node.target);
   const auto sizes = sizes_of_result(call, arguments);
   const auto numbers =
@@ -433,7 +434,7 @@ at::Tensor run_randperm(const OperatorCall& call) {
   const int64_t count = call.arguments[0].toInt();
   return uniform_in_both_modes(call, {count}, {Size{count, 0}})
       .argsort()
-      .to(call.device, dtype_of_result(call, Arguments(call)));
+      .to(call.device, dtype_of_result(call, CallArguments(call)));
 }
 
 std::vector<c10::IValue> run_recurrent(const OperatorCall& call) {

@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "tandem/graph/single_values.h"
+
 namespace tandem {
 
 namespace {
@@ -40,8 +42,7 @@ at::Tensor own_statistics(const at::Tensor& x) {
   const auto [mean, variance] = at::batch_norm_update_stats(x, {}, {}, 0);
   const auto count = static_cast<double>(x.numel() / channels);
   return at::cat(
-      {mean.to(at::kDouble), variance.to(at::kDouble),
-       at::full({1}, count, options)});
+      {mean.to(at::kDouble), variance.to(at::kDouble), at::full({1}, count, options)});
 }
 
 Statistics of_all_ranks(const at::Tensor& x, const StackFunction& stack) {
@@ -131,13 +132,14 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
 at::Tensor sync_batch_norm(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     at::Tensor& running_mean, at::Tensor& running_var, double momentum, double epsilon,
-    const StackFunction& stack) {
+    const StackFunction& stack, const std::string& name) {
   // Under autocast, x is bfloat16. Sums need the parameters' type.
   const auto wide = x.to(weight.scalar_type());
   Statistics batch;
   {
     const c10::AutoGradMode no_grad(false);
     batch = of_all_ranks(wide.detach(), stack);
+    check_values_per_channel(static_cast<int64_t>(batch.count), name);
     update_running(running_mean, running_var, batch, momentum);
   }
   return SyncBatchNorm::apply(wide, weight, bias, batch, epsilon, stack)

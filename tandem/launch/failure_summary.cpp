@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -97,10 +98,11 @@ void write_error_file(
       path, content.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-void complete_error_files(
+bool complete_error_files(
     const LogDirectory& logs, int first_rank,
     const std::vector<Supervisor::Ending>& endings,
     std::vector<FailureReport>& reports) {
+  bool has_own = false;
   for (const auto& ending : endings) {
     if (ending.status.ok()) {
       continue;
@@ -108,12 +110,35 @@ void complete_error_files(
     const auto* report = report_of(ending.rank, reports);
     const auto path = logs.error_file(ending.rank - first_rank);
     const auto message = message_in_error_file(path);
+    has_own = has_own || file_exists(path);
     if (message && report == nullptr) {
       reports.push_back({ending.rank, 1, ending.stopped_by_us, *message});
     } else if (!ending.stopped_by_us && !file_exists(path)) {
       try_to_write([&] {
         write_error_file(path, ending, report == nullptr ? "" : report->message);
       });
+    }
+  }
+  return has_own;
+}
+
+void add_printed_errors(
+    const Supervisor& supervisor, const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports) {
+  for (const auto& ending : endings) {
+    if (ending.status.ok() || report_of(ending.rank, reports) != nullptr) {
+      continue;
+    }
+    const auto error = supervisor.last_error(ending.rank);
+    if (!error.empty()) {
+      // The message of a CommError begins with "[comm] OPERATION failed". A rank that
+      // the launcher stops may also print an error, but it does not abort.
+      const bool lost_another =
+          error.rfind("[comm] ", 0) == 0 && error.find(" failed") != std::string::npos;
+      const bool consequence =
+          lost_another || (ending.stopped_by_us && ending.status.signal != SIGABRT);
+      reports.push_back(
+          {ending.rank, known_exit_code(ending.status.code), consequence, error});
     }
   }
 }
@@ -127,8 +152,8 @@ bool needs_summary(
 }
 
 void summarize_failure(
-    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
-    LogDirectory& logs) {
+    const Supervisor::Ending& first, int first_rank, const std::string& message,
+    const Supervisor& supervisor, const LogDirectory& logs) {
   constexpr size_t kMostLines = 20;
   const auto hidden = supervisor.last_hidden_lines(first.rank, kMostLines);
   const int local_rank = first.rank - first_rank;
@@ -136,10 +161,12 @@ void summarize_failure(
   const std::string border(60, '=');
   std::string block = fmt::format(
       "{}\nfirst failure: rank {} (local rank {})\n"
-      "  host       : {}\n  pid        : {}\n  status     : {}\n"
-      "  time       : {:%Y-%m-%d_%H:%M:%S}\n  error file : {}\n",
+      "  host       : {}\n  pid        : {}\n  status     : {}\n{}"
+      "  time       : {:%Y-%m-%d_%H:%M:%S}\n{}",
       border, first.rank, local_rank, host_name(), first.pid, first.status.describe(),
-      fmt::localtime(std::chrono::system_clock::to_time_t(first.time)), error_file);
+      message.empty() ? "" : "  error      : " + message + "\n",
+      fmt::localtime(std::chrono::system_clock::to_time_t(first.time)),
+      logs.is_kept() ? "  error file : " + error_file + "\n" : "");
   if (!hidden.lines.empty()) {
     block += fmt::format(
         "  last {} of {}:\n",
@@ -152,7 +179,6 @@ void summarize_failure(
   }
   print_now(stderr, block + border + "\n");
   pass_on(error_file);
-  logs.keep();
 }
 
 }  // namespace tandem

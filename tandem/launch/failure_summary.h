@@ -29,10 +29,16 @@ void write_error_file(
 ///
 /// If a rank has written an error file but no report, adds its message to `reports`.
 /// Writes the missing error files of ranks that the launcher did not stop. If a file
-/// cannot be written, logs a warning.
-void complete_error_files(
+/// cannot be written, logs a warning. Returns whether a rank has written an error file.
+bool complete_error_files(
     const LogDirectory& logs, int first_rank,
     const std::vector<Supervisor::Ending>& endings,
+    std::vector<FailureReport>& reports);
+
+/// Adds a report for each rank that failed without one, if its standard error has an
+/// error (StreamSink::last_error()). `endings` and `reports` are in order of time.
+void add_printed_errors(
+    const Supervisor& supervisor, const std::vector<Supervisor::Ending>& endings,
     std::vector<FailureReport>& reports);
 
 /// Returns whether a rank of this host failed, so that a summary is useful. Returns
@@ -42,13 +48,14 @@ bool needs_summary(
     const HostEnding& ending, const Circumstances& when, bool have_reported);
 
 /// Prints a block about the rank that failed first to standard error. The block has the
-/// rank, host, process, status, time, error file, and the rank's last lines that are
-/// not on the console. Keeps the log directory, because the block names the error file.
+/// rank, host, process, status, error, time, error file, and the rank's last lines that
+/// are not on the console. `message` is the rank's error; "" if it is unknown. The
+/// error file is named only if the log directory is kept.
 ///
 /// If the variable TORCHELASTIC_ERROR_FILE is set for this process, as under TorchX,
 /// also copies the rank's error file to that path.
 void summarize_failure(
-    const Supervisor::Ending& first, int first_rank, const Supervisor& supervisor,
-    LogDirectory& logs);
+    const Supervisor::Ending& first, int first_rank, const std::string& message,
+    const Supervisor& supervisor, const LogDirectory& logs);
 
 }  // namespace tandem

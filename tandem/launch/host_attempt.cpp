@@ -252,9 +252,10 @@ HostEnding HostAttempt::run() {
       !watch_->lost().empty()};
   auto errors = failures_.read();
   const bool have_reported = !errors.empty();
-  if (logs_ != nullptr) {
-    complete_error_files(*logs_, first_rank_of(here_), endings, errors);
-  }
+  add_printed_errors(supervisor_, endings, errors);
+  const bool have_written =
+      logs_ != nullptr &&
+      complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
   mine.leaves = leaves();
   const auto ending = finish(mine);
@@ -263,12 +264,21 @@ HostEnding HostAttempt::run() {
                          ending.reason.rfind(mine.reason, 0) == 0;
   if (logs_ != nullptr && ends_here) {
     const auto* first = first_failure(endings, errors, when);
-    summarize_failure(*first, first_rank_of(here_), supervisor_, *logs_);
+    const auto* report = report_of(first->rank, errors);
+    if (have_written) {
+      logs_->keep();
+    }
+    summarize_failure(
+        *first, first_rank_of(here_), report == nullptr ? "" : report->message,
+        supervisor_, *logs_);
   }
   return ending;
 }
 
 bool HostAttempt::must_end(bool failed) {
+  if (options_.while_running) {
+    options_.while_running();
+  }
   if (is_first()) {
     if (auto ranks = exchange_.collect(rendezvous_.server.get())) {
       status_.publish(

@@ -44,7 +44,9 @@ Cause cause_of(
   if (process.status.ok()) {
     return Cause::none;
   }
-  if (was_killed_by_others(process)) {
+  // An uncaught exception ends a process by SIGABRT.
+  const bool threw = process.status.signal == SIGABRT && report != nullptr;
+  if (was_killed_by_others(process) && !threw) {
     return Cause::killed;
   }
   if (has_saved(process, report)) {

@@ -1,6 +1,7 @@
 #include "tandem/launch/host_watch.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -134,7 +135,7 @@ void HostWatch::name_missing_hosts() {
       options_.members.size(), options_.store);
   if (notice_.is_due(line)) {
     log_info(line);
-    server_->set(kMissing, line);
+    server_->set(kMissing, fmt::format("{}\n{}", fmt::join(missing, " "), line));
   }
 }
 
@@ -265,13 +266,23 @@ void HostWatch::talk() {
 
 void HostWatch::repeat_missing_hosts() {
   constexpr size_t kMostBytes = 300;
+  constexpr size_t kMostNumbers = 10'000;
   if (all_have_come_ || !client_->has({kMissing})) {
     return;
   }
   // Any process of the run can write this line, so it is shortened and made printable.
-  const auto line = printable(client_->get(kMissing, {}).substr(0, kMostBytes));
-  all_have_come_ = line.empty();
-  if (!line.empty() && line != std::exchange(missing_, line)) {
+  const auto text = client_->get(kMissing, {}).substr(0, kMostNumbers);
+  all_have_come_ = text.empty();
+  const size_t end = text.find('\n');
+  const auto missing = split(text.substr(0, end), ' ');
+  // Host 0 may have written the line before this host joined.
+  const auto own = std::to_string(options_.node);
+  if (end == std::string::npos ||
+      std::find(missing.begin(), missing.end(), own) != missing.end()) {
+    return;
+  }
+  const auto line = printable(text.substr(end + 1, kMostBytes));
+  if (line != std::exchange(missing_, line)) {
     log_info(line);
   }
 }

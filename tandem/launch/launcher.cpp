@@ -16,6 +16,7 @@
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/text.h"
 #include "tandem/launch/host_attempt.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/restarts.h"
@@ -52,16 +53,16 @@ void check(const LaunchOptions& options) {
   }
   if (options.nproc_per_node < 1 || options.nproc_per_node > kMostRanks) {
     throw ConfigError(
-        "[launch] " + std::to_string(options.nproc_per_node) +
-        " ranks on this host, expected 1 to " + std::to_string(kMostRanks) +
+        "[launch] " + counted(options.nproc_per_node, "rank") +
+        " on this host, expected 1 to " + std::to_string(kMostRanks) +
         "; change --nproc");
   }
   if (options.nnodes < 1 || options.node_rank < 0 ||
       options.node_rank >= options.nnodes) {
     throw ConfigError(
         "[launch] the node rank is " + std::to_string(options.node_rank) + " of " +
-        std::to_string(options.nnodes) +
-        " hosts, expected 0 to nnodes - 1; change --node-rank");
+        counted(options.nnodes, "host") +
+        ", expected 0 to nnodes - 1; change --node-rank");
   }
   if (options.min_nnodes > options.nnodes) {
     throw ConfigError(fmt::format(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,6 +100,10 @@ struct LaunchOptions {
 
   // Additional environment variables for the ranks.
   Variables variables;
+
+  // Called about ten times a second while ranks run; empty: nothing is called. It must
+  // not block.
+  std::function<void()> while_running;
 
   bool is_elastic() const {
     return min_nnodes > 0 && min_nnodes < nnodes;

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// A private directory, under $TMPDIR or /tmp, that contains the Unix socket of the
+/// A private directory, in temporary_directory(), that contains the Unix socket of the
 /// rendezvous store. The destructor removes the directory. If a launcher is killed by
 /// SIGKILL, its directory remains. The same user's next launcher removes each directory
 /// whose lock no launcher holds.

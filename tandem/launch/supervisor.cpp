@@ -140,16 +140,25 @@ bool Supervisor::told_to_stop() {
   return told;
 }
 
-Supervisor::HiddenLines Supervisor::last_hidden_lines(int rank, size_t most) const {
+const Supervisor::Child& Supervisor::child_of(int rank) const {
   const auto child = std::find_if(
       children_.begin(), children_.end(),
       [&](const Child& one) { return one.rank == rank; });
   TANDEM_CHECK(child != children_.end(), "no such rank");
-  auto errors = child->error.to.last_hidden_lines(most);
+  return *child;
+}
+
+Supervisor::HiddenLines Supervisor::last_hidden_lines(int rank, size_t most) const {
+  const Child& child = child_of(rank);
+  auto errors = child.error.to.last_hidden_lines(most);
   if (!errors.empty()) {
     return {"standard error", std::move(errors)};
   }
-  return {"standard output", child->output.to.last_hidden_lines(most)};
+  return {"standard output", child.output.to.last_hidden_lines(most)};
+}
+
+std::string Supervisor::last_error(int rank) const {
+  return child_of(rank).error.to.last_error();
 }
 
 bool Supervisor::serve() {

@@ -79,6 +79,9 @@ class Supervisor {
   /// on the console.
   HiddenLines last_hidden_lines(int rank, size_t most) const;
 
+  /// Returns the last error in a rank's standard error (StreamSink::last_error()).
+  std::string last_error(int rank) const;
+
   /// Returns the signal that stopped the run; 0 for none.
   int stop_signal() const {
     return stop_signal_;
@@ -101,6 +104,7 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
+  const Child& child_of(int rank) const;
   // Handles signals and writes output, after waiting for at most 100 ms. Returns
   // whether a reader accepted output.
   bool serve();

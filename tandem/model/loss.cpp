@@ -22,13 +22,6 @@ namespace tandem {
 
 namespace {
 
-// Returns the dimension of the classes in an output with `dims` dimensions. Models of
-// sequences return samples x positions x classes, unlike the inputs of PyTorch's
-// losses.
-int64_t class_dim(int64_t dims) {
-  return dims == 3 ? 2 : 1;
-}
-
 at::Tensor loss_of_classes(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
   if (output.dim() == 3) {
@@ -73,6 +66,10 @@ at::Tensor loss_of_numbers(
 }
 
 }  // namespace
+
+int64_t class_dim(int64_t dims) {
+  return dims == 3 ? 2 : 1;
+}
 
 Loss evaluation_loss(Loss loss) {
   loss.label_smoothing = 0;
@@ -121,11 +118,15 @@ void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
         " outputs");
   }
   if (num_outputs > num_classes) {
+    const int64_t more = num_outputs - num_classes;
     log_warning(
-        "[model] " + std::to_string(num_outputs - num_classes) +
-        " outputs have no class, and training makes them small: the model has " +
-        found + " outputs, the data has " + wanted + " classes; give the last layer " +
-        wanted + " outputs, or set Dataset::num_classes to " + found);
+        "[model] " +
+        (more == 1 ? "1 output has no class, and training makes it small"
+                   : std::to_string(more) +
+                         " outputs have no class, and training makes them small") +
+        ": the model has " + found + " outputs, the data has " + wanted +
+        " classes; give the last layer " + wanted +
+        " outputs, or set Dataset::num_classes to " + found);
   }
 }
 
@@ -158,7 +159,10 @@ void check_output_shape(
                                : "classes x positions") +
         "; change the output of the model");
   }
-  check_num_outputs(classes, num_classes);
+  // Samples need not contain every class of a position, such as every token.
+  if (targets.size() == 1 || classes < num_classes) {
+    check_num_outputs(classes, num_classes);
+  }
 }
 
 at::Tensor metric_sum(

@@ -36,6 +36,11 @@ struct Loss {
   }
 };
 
+/// Returns the dimension of the classes in an output with `dims` dimensions. Models of
+/// sequences return samples x positions x classes, unlike the inputs of PyTorch's
+/// losses.
+int64_t class_dim(int64_t dims);
+
 /// Returns the loss of evaluations, which is `loss` without label smoothing.
 Loss evaluation_loss(Loss loss);
 
@@ -82,7 +87,8 @@ void check_num_numbers(int64_t num_outputs, int64_t num_targets);
 
 /// Checks that the shape of a model's output fits targets that are classes, in one of
 /// the shapes of summed_loss(). Throws ConfigError if it does not fit, and applies
-/// check_num_outputs() to the dimension of classes.
+/// check_num_outputs() to the dimension of classes. A model may have more classes of
+/// positions, such as tokens, than the data.
 void check_output_shape(
     at::IntArrayRef output, at::IntArrayRef targets, int64_t num_classes);
 

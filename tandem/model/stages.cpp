@@ -36,7 +36,8 @@ std::string describe_stage(const Graph& graph, const NodeRange& range) {
     }
   }
   return fmt::format(
-      "{}, {} parameters ({} bytes)", modules_of(graph, range), count, bytes);
+      "{}, {} ({} bytes)", modules_of(graph, range), counted(count, "parameter"),
+      bytes);
 }
 
 }  // namespace

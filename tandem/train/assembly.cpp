@@ -14,8 +14,7 @@
 #include "tandem/config/name_patterns.h"
 #include "tandem/data/normalization.h"
 #include "tandem/formats/tensor_list.h"
-#include "tandem/graph/effects.h"
-#include "tandem/graph/gradient_paths.h"
+#include "tandem/graph/single_values.h"
 #include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
@@ -23,6 +22,7 @@
 #include "tandem/parallel/strategies/shared_parameters.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/fine_tuning.h"
+#include "tandem/train/model_checks.h"
 
 namespace tandem {
 
@@ -88,6 +88,26 @@ std::unique_ptr<Model> model_of(
   }
   freeze_parameters(config.model.freeze, *model);
   return model;
+}
+
+// Returns the value of Assembly::needs_two_samples.
+std::string needs_two_samples(const Model& model) {
+  const Graph* graph = model.graph();
+  const Node* norm = graph == nullptr ? nullptr : find_single_value_norm(*graph);
+  return norm == nullptr ? "" : name_for_messages(*norm);
+}
+
+// Returns the value of Assembly::num_classes.
+int64_t num_classes_of(const Dataset& train, const Model& model) {
+  const Graph* graph = model.graph();
+  if (graph == nullptr || !train.has_classes() || train.targets.shape.empty()) {
+    return train.num_classes;
+  }
+  const auto shape = sizes_at(graph->value(graph->output).shape, 1);
+  const auto dim = class_dim(static_cast<int64_t>(shape.size()));
+  return dim < static_cast<int64_t>(shape.size())
+             ? std::max(train.num_classes, shape[static_cast<size_t>(dim)])
+             : train.num_classes;
 }
 
 // The output of a convolution has the layout of its weights. Arenas keep this layout,
@@ -197,44 +217,6 @@ void compare_outputs(const Dataset& train, const Model& model, StageOptions& sta
   }
 }
 
-// Throws ConfigError if the graph does not allow the batches or the ranks of the run.
-void check_graph(const RunConfig& config, const Graph& graph, int num_ranks) {
-  check_samples(graph, config.training.batch_size, "--batch-size");
-  const Node* change = find_change_of_parameter(graph);
-  if (change != nullptr && num_ranks > 1) {
-    throw ConfigError(fmt::format(
-        "[model] {} changes a parameter in forward, so {} ranks would have different "
-        "parameters; use --nproc 1, or remove the change (such as max_norm of an "
-        "embedding)",
-        name_for_messages(*change), num_ranks));
-  }
-}
-
-// Warns of the first parameter whose gradient is always 0. Throws ConfigError if no
-// other parameter exists.
-void check_gradients(const Graph& graph, bool warns) {
-  const auto untrained = find_untrained(graph);
-  const auto parameters = parameters_of(graph);
-  const auto trained = std::count_if(
-      parameters.begin(), parameters.end(),
-      [](const NamedTensor& parameter) { return parameter.tensor.requires_grad(); });
-  if (trained == static_cast<std::ptrdiff_t>(untrained.size())) {
-    throw ConfigError(
-        "[model] no parameter of the model gets a gradient from its output; train a "
-        "model whose output depends on a trainable parameter");
-  }
-  for (const auto& parameter : untrained) {
-    if (warns && parameter.operation != nullptr) {
-      log_warning(fmt::format(
-          "[model] {} gets no gradient, because the derivative of {} is 0; a file of "
-          "torch.export has no backward() of a torch.autograd.Function, so use other "
-          "operators, or freeze the parameter (--freeze)",
-          parameter.name, name_for_messages(*parameter.operation)));
-      return;
-    }
-  }
-}
-
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
@@ -246,10 +228,7 @@ StageOptions stage_of(
       config.model,
       options.loss.own ? "the program's own" : name_of(options.loss.kind));
   compare_outputs(train, model, options);
-  if (model.graph() != nullptr) {
-    check_graph(config, *model.graph(), comm.size());
-    check_gradients(*model.graph(), comm.rank() == 0);
-  }
+  check_model(config, model, options.loss, comm);
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
@@ -259,7 +238,8 @@ StageOptions stage_of(
   const auto stages = keep_stage(model, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
     log_info(fmt::format(
-        "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));
+        "[parallel] {} x {}: {}", counted(grid.stages, "stage"),
+        counted(grid.replicas, "replica"), stages));
   }
   if (comm.rank() == 0 && has_trait(config.strategy.kind, kWantsMicroBatches) &&
       config.training.accumulate < grid.stages) {
@@ -311,6 +291,10 @@ Assembly assemble(
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
   }
   parts.model = model_of(config, train, std::move(model), parts.statistics, comm);
+  if (parts.statistics == nullptr) {
+    parts.needs_two_samples = needs_two_samples(*parts.model);
+  }
+  parts.num_classes = num_classes_of(train, *parts.model);
   if (config.exec.channels_last) {
     use_channels_last(*parts.model);
   }

@@ -27,6 +27,12 @@ struct Assembly {
   std::shared_ptr<StatisticsGroup> statistics;
   // This rank's stage if the strategy has stages, otherwise the whole model.
   std::unique_ptr<Model> model;
+  // Name of a batch norm of the whole model that needs two samples or more in each
+  // batch; "" if there is none, or if it uses the samples of all ranks.
+  std::string needs_two_samples;
+  // Number of classes. If targets are classes of positions, such as tokens, and the
+  // model has more outputs, their number; otherwise Dataset::num_classes.
+  int64_t num_classes = 0;
   // Names of the whole model's parameters, in order of registration.
   std::vector<std::string> parameter_names;
   std::unique_ptr<ModelArenas> arenas;

@@ -60,6 +60,21 @@ ElementType type_in(const std::string& text, const std::string& key) {
       text));
 }
 
+// Number that becomes 1 before inputs are normalized.
+constexpr const char* kInputUnit = "input_unit";
+
+// Setting `columns`. The key "columns" contains Dataset::columns.
+constexpr const char* kColumnChoice = "column_choice";
+
+// Throws DataError if an older version divided numbers of uint8 by 255.
+void check_unit(const CheckpointFacts& facts, const Dataset& format) {
+  if (format.has_byte_numbers() && facts.count(kInputUnit) == 0) {
+    throw DataError(
+        "[checkpoint] the file has no input_unit: an older version of tandem wrote it, "
+        "which divided inputs of uint8 by 255; train again, or use that version");
+  }
+}
+
 // Checkpoints of older versions have three sizes of images instead of a shape.
 std::string input_shape_in(const CheckpointFacts& facts) {
   return facts.count("input_shape") > 0
@@ -94,6 +109,7 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"mean", config.data.mean.text()},
       {"std", config.data.std.text()},
       {"input_type", name_of(data.inputs.type)},
+      {kInputUnit, data.has_images() ? "255" : "1"},
       {"input_shape", sizes_text(data.inputs.shape)},
       {"target_type", name_of(data.targets.type)},
       {"target_shape", sizes_text(data.targets.shape)},
@@ -102,6 +118,7 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"class_names", join(data.class_names, "\n")},
       {"columns", data.columns},
       {"target", config.data.target},
+      {kColumnChoice, config.data.columns},
       {"shape", config.data.shape},
       {"image_size", config.data.image_size},
       {"block_size", std::to_string(config.data.block_size)},
@@ -129,6 +146,9 @@ RunConfig config_from(const CheckpointFacts& facts) {
       set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
     }
   }
+  set_field(
+      config, find_field("columns", "checkpoint"), find_or(facts, kColumnChoice, ""),
+      "checkpoint");
   return config;
 }
 
@@ -140,6 +160,7 @@ Dataset format_from(const CheckpointFacts& facts) {
   format.targets.type = type_in(find_or(facts, "target_type", "uint8"), "target_type");
   format.columns = find_or(facts, "columns", "");
   format.tokens = find_or(facts, "tokens", "false") == "true";
+  check_unit(facts, format);
   format.num_classes = sizes_in(find(facts, "num_classes"), "num_classes").at(0);
   format.class_names = split(find_or(facts, "class_names", ""), '\n');
   if (static_cast<int64_t>(format.class_names.size()) != format.num_classes) {

@@ -14,6 +14,10 @@ namespace tandem {
 /// Facts about a model and its data that a checkpoint stores, as names and texts.
 using CheckpointFacts = std::map<std::string, std::string>;
 
+/// Key of the description of the data (to_text() in data/data_parts.h) in
+/// CheckpointFacts.
+constexpr const char* kDataParts = "data_parts";
+
 /// Key of the SHA-256 of the network file in CheckpointFacts.
 constexpr const char* kModelHash = "model_sha256";
 

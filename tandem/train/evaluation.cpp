@@ -9,6 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/exchange.h"
+#include "tandem/data/data_parts.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/train/agreement/agreement.h"
@@ -117,9 +118,37 @@ bool is_same_source(const std::string& one, const std::string& other) {
   return one == other || std::filesystem::equivalent(one, other, error);
 }
 
+const char* name_in_parts(DataPart part) {
+  return part == DataPart::train ? "training" : name_of(part);
+}
+
+// Throws ConfigError if samples of the run's data are not those of the training. `part`
+// has the samples, before a limit of the evaluation. `trained` is the value of
+// kDataParts; "" if the checkpoint is older.
+void check_is_same(
+    const Dataset& part, const CheckpointEvaluation& options, const DataOptions& run,
+    const std::string& trained) {
+  const bool is_limited = options.part != DataPart::test;
+  const DataParts parts = parts_of(
+      name_in_parts(options.part),
+      is_limited ? part : limit_samples(part, run.source, run.limit));
+  if (trained.empty() || other_parts(trained, parts).empty()) {
+    return;
+  }
+  const std::string now = to_text(parts);
+  for (const auto& [name, text] : parts) {
+    if (hash_in(now, name) != hash_in(trained, name)) {
+      throw ConfigError(fmt::format(
+          "[data] the {} of '{}' have the SHA-256 {}..., expected {}..., their SHA-256 "
+          "in the training; name the data of the training or other data with --data",
+          name, run.source, hash_in(now, name), hash_in(trained, name)));
+    }
+  }
+}
+
 Dataset load_part(
-    const CheckpointEvaluation& options, const RunConfig& config,
-    const Dataset& format) {
+    const CheckpointEvaluation& options, const RunConfig& config, const Dataset& format,
+    const std::string& trained) {
   DataRequest request(config);
   request.columns = format.columns;
   if (!format.columns.empty()) {
@@ -158,6 +187,9 @@ Dataset load_part(
   Dataset part = options.part == DataPart::validation           ? splits.validation
                  : options.part == DataPart::train || takes_all ? splits.train
                                                                 : splits.test;
+  if (options.data.empty()) {
+    check_is_same(part, options, config.data, trained);
+  }
   // Rows of predictions have the order of the files.
   return options.needs_targets
              ? limit_samples(std::move(part), request.options.source, options.limit)
@@ -175,9 +207,12 @@ void add_targets(Dataset& data, const Dataset& format) {
 // Returns the samples on which a checkpoint is evaluated.
 Dataset samples_of(
     const CheckpointEvaluation& options, const RunConfig& config, const Dataset& format,
-    bool checks_format) {
+    const CheckpointFacts& facts, bool checks_format) {
+  const auto trained = facts.find(kDataParts);
   Dataset data = options.dataset ? first_samples(*options.dataset, options.limit)
-                                 : load_part(options, config, format);
+                                 : load_part(
+                                       options, config, format,
+                                       trained == facts.end() ? "" : trained->second);
   if (checks_format) {
     check_format(data, format);
   }
@@ -185,7 +220,10 @@ Dataset samples_of(
     match_classes(data, format, options.needs_targets);
   }
   // Uses the classes of the model, because the samples may not include every class.
-  data.num_classes = format.num_classes;
+  // Checkpoints of a function model have only the classes of positions that occurred.
+  const bool are_positions = data.has_classes() && !data.targets.shape.empty();
+  data.num_classes = are_positions ? std::max(format.num_classes, data.num_classes)
+                                   : format.num_classes;
   data.class_names = format.class_names;
   return data;
 }
@@ -201,7 +239,9 @@ TestReport evaluate_alone(
     const StageResult result = parts.executor->forward(0, batch, context);
     sums += result.sums;
     if (after_batch) {
-      after_batch({data, batch, result.output, parts.loss.kind, has_targets});
+      after_batch(
+          {data, batch, result.output, parts.loss.kind, parts.loss.ignore_index,
+           has_targets});
     }
   }
   return report_of(sums.values(), parts.loss.metric());
@@ -252,7 +292,7 @@ TestReport evaluate_checkpoint(
                          ? config_of_checkpoint(path, description, options.network)
                          : config_from(description);
   const Dataset format = format_from(description);
-  Dataset data = samples_of(options, config, format, model == nullptr);
+  Dataset data = samples_of(options, config, format, description, model == nullptr);
   const bool has_targets = !data.targets.bytes.empty();
   if (!has_targets && !options.needs_targets) {
     add_targets(data, format);

@@ -42,6 +42,8 @@ struct EvaluatedBatch {
   // batch.
   const at::Tensor& output;
   LossKind loss;
+  // Class that the metric leaves out (Loss::ignore_index).
+  int64_t ignore_index;
   // False: the samples have no targets, and the targets of the batch are 0.
   bool has_targets;
 };
@@ -80,8 +82,8 @@ struct CheckpointEvaluation {
 ///
 /// Throws DataError if the path is not a checkpoint, and the errors of load_dataset().
 /// Throws ConfigError if the checkpoint belongs to another model, or has no weights of
-/// the kind options.weights. Also throws ConfigError if the run used a custom data set,
-/// and neither `data` nor `dataset` is given.
+/// the kind options.weights. Also throws ConfigError if neither `data` nor `dataset` is
+/// given and the run used a custom data set, or the files of its data set have changed.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/train/totals.h"
 
 namespace tandem {
@@ -21,14 +24,28 @@ std::string describe_run(
   const auto frozen =
       count.frozen > 0 ? fmt::format(", {} frozen", count.frozen) : std::string();
   return fmt::format(
-      "{} ({} parameters{}) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
-      "{}{}",
-      config.model.model(), count.all, frozen, train.name, train.size, batch,
+      "{} ({}{}) on {}: {}, {}{}, {}, {}{}, executor {}, {}{}", config.model.model(),
+      counted(count.all, "parameter"), frozen, train.name,
+      counted(train.size, "sample"), batch,
       training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
-      name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
-      comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
+      name_of(config.strategy.kind), counted(comm.size(), "rank"),
+      comm.size() == 1 ? "" : std::string(" over ") + comm.backend(),
+      name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
                 : "");
+}
+
+// Returns the end of a sentence about the weights of the best evaluation.
+std::string best_weights(const Summary& summary, const OutputOptions& output) {
+  if (output.out.empty() || output.dry_run) {
+    return "";
+  }
+  const auto path =
+      checkpoint_path(output.out + "/checkpoints", summary.best_test_step);
+  return file_exists(path) ? fmt::format(
+                                 "; its weights are in '{}' (--checkpoint '{}' --best)",
+                                 path, output.out)
+                           : "; its weights are not kept, since --keep-best is not set";
 }
 
 }  // namespace
@@ -75,19 +92,21 @@ std::string nothing_to_train(
                 "weights with --init to continue",
                 position.step)
           : fmt::format(
-                "after {} epochs, at step {}; raise --epochs to continue",
-                position.epoch, position.step));
+                "after {}, at step {}; raise --epochs to continue",
+                counted(position.epoch, "epoch"), position.step));
 }
 
-std::string describe_end(const Summary& summary, const TrainingOptions& options) {
-  return summary.ended_by == "patience"
-             ? fmt::format(
-                   "Stopped early: no {} loss in {} evaluations was below {:.4f}, the "
-                   "loss at step {}",
-                   summary.has_validation ? "validation" : "test", options.patience,
-                   summary.best_test_loss, summary.best_test_step)
-             : fmt::format(
-                   "Stopped by the program's observer, at step {}", summary.steps);
+std::string describe_end(
+    const Summary& summary, const TrainingOptions& options,
+    const OutputOptions& output) {
+  if (summary.ended_by != "patience") {
+    return fmt::format("Stopped by the program's observer, at step {}", summary.steps);
+  }
+  return fmt::format(
+      "Stopped early: no {} loss in {} was below {:.4f}, the loss at step {}{}",
+      summary.has_validation ? "validation" : "test",
+      counted(options.patience, "evaluation"), summary.best_test_loss,
+      summary.best_test_step, best_weights(summary, output));
 }
 
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {
@@ -99,12 +118,13 @@ Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) 
 }
 
 void throw_stopped_by_signal(
-    const Decision& decision, int64_t step, const OutputOptions& output) {
+    const Decision& decision, int64_t step, const OutputOptions& output,
+    const std::string& checkpoint) {
   const bool saved = !output.out.empty() && !output.dry_run;
   const auto line = fmt::format(
       "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
       step,
-      saved                ? "continue with --resume auto"
+      saved ? fmt::format("'{}' is saved; continue with --resume auto", checkpoint)
       : output.out.empty() ? "set --out to save checkpoints"
                            : "a dry run saves nothing");
   throw_for_exit_code(saved ? kExitStopped : 1, line);

@@ -32,15 +32,19 @@ std::string nothing_to_train(
     const std::string& ended_by);
 
 /// Returns a line about a run that `patience` or the program's observer ended early.
-std::string describe_end(const Summary& summary, const TrainingOptions& options);
+/// `output` has the directory with the weights of the best evaluation.
+std::string describe_end(
+    const Summary& summary, const TrainingOptions& options,
+    const OutputOptions& output);
 
 /// Returns the error for a run that stops because a loss is not finite. `checkpoint` is
 /// the path of the newest checkpoint; "" if there is none.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
 /// Throws the error for a run that a signal has stopped: StoppedError if the run saves
-/// checkpoints, otherwise Error.
+/// checkpoints, otherwise Error. `checkpoint` is the path of the newest checkpoint.
 [[noreturn]] void throw_stopped_by_signal(
-    const Decision& decision, int64_t step, const OutputOptions& output);
+    const Decision& decision, int64_t step, const OutputOptions& output,
+    const std::string& checkpoint);
 
 }  // namespace tandem

@@ -95,8 +95,10 @@ CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
     texts_.description = facts_of(config_, train_);
+    texts_.description["num_classes"] = std::to_string(parts_.num_classes);
     texts_.config = to_toml(config_);
     texts_.data = to_text(data_);
+    texts_.description[kDataParts] = texts_.data;
   }
   CheckpointContent content = texts_;
   content.state = std::move(state);
@@ -140,13 +142,25 @@ void RunCheckpoints::check_continues(
   }
 }
 
-bool RunCheckpoints::resume(Position& position, BestTest& best) {
+void RunCheckpoints::log_start() const {
+  const std::string earlier = comm_.rank() == 0 ? config_of_earlier_run(config_) : "";
+  if (earlier.empty()) {
+    log_info("nothing to resume in '" + config_.output.out + "'; starting a new run");
+    return;
+  }
+  const std::string changed = changed_settings(read_file(earlier), config_);
+  log_info(fmt::format(
+      "'{}' has no checkpoint; starting from step 0 with the settings of '{}'{}",
+      config_.output.out, earlier, changed.empty() ? "" : ", except " + changed));
+}
+
+bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (config_.output.resume.empty()) {
     return false;
   }
   const std::string path = checkpoint_to_resume();
   if (path.empty()) {
-    log_info("nothing to resume in '" + config_.output.out + "'; starting a new run");
+    log_start();
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
@@ -155,6 +169,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
   });
   position = loaded.position;
   best = loaded.best;
+  time = loaded.time;
   // Ranks read one sample of each share in turn, so the position is a multiple of the
   // number of shares. If the number of ranks has changed, the next smaller multiple is
   // used.
@@ -191,7 +206,8 @@ void RunCheckpoints::prepare() {
 
 void RunCheckpoints::save(
     const std::string& directory, const Position& position, const BestTest& best,
-    TrainingState state, const std::vector<NamedTensor>& own, bool told) {
+    const RunTime& time, TrainingState state, const std::vector<NamedTensor>& own,
+    bool told) {
   note(writer_.wait());
   auto rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
   if (comm_.rank() != 0) {
@@ -199,6 +215,7 @@ void RunCheckpoints::save(
   }
   auto whole = content(std::move(state), position);
   whole.best = best;
+  whole.time = time;
   whole.rank_files = std::move(rank_files);
   const auto& output = config_.output;
   told_ = told;

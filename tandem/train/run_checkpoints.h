@@ -52,11 +52,11 @@ class RunCheckpoints {
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
   /// complete checkpoint). After a restart, loads the newest complete checkpoint of the
-  /// run, if there is one. Sets `position` and `best`. Returns false if the run does
-  /// not resume. Throws the errors of load_checkpoint(). Throws ConfigError if the
+  /// run, if there is one. Sets `position`, `best` and `time`. Returns false if the run
+  /// does not resume. Throws the errors of load_checkpoint(). Throws ConfigError if the
   /// checkpoint was trained on other data, or with other values of settings that a run
   /// keeps (check_kept_settings()).
-  bool resume(Position& position, BestTest& best);
+  bool resume(Position& position, BestTest& best, RunTime& time);
 
   /// Loads the state that only this rank has (Strategy::rank_state()) into the tensors
   /// of `own`. Call this function after resume() and Strategy::start(). Warns if the
@@ -74,7 +74,8 @@ class RunCheckpoints {
   /// Observer::on_checkpoint() when this checkpoint is complete.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
-      TrainingState state, const std::vector<NamedTensor>& own, bool told);
+      const RunTime& time, TrainingState state, const std::vector<NamedTensor>& own,
+      bool told);
 
   /// Handles the result of the last save if the save has ended. Does not wait. Not
   /// collective.
@@ -93,6 +94,8 @@ class RunCheckpoints {
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
 
+  // Logs that the run starts from step 0, because there is no checkpoint to resume.
+  void log_start() const;
   void lock();
 
   const RunConfig& config_;

@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/data/description.h"
 
 namespace tandem {
@@ -96,8 +97,8 @@ DatasetSplits scatter_dataset(
   const int64_t left_out = train.size % comm.size();
   if (each == 0) {
     throw DataError(fmt::format(
-        "[data] {} samples cannot be split among {} ranks; use fewer ranks", train.size,
-        comm.size()));
+        "[data] {} cannot be split among {}; use fewer ranks",
+        counted(train.size, "sample"), counted(comm.size(), "rank")));
   }
   if (left_out > 0 && comm.rank() == 0) {
     log_info(fmt::format(

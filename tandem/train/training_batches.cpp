@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/train/agreement/start_checks.h"
 
 namespace tandem {
@@ -66,6 +67,31 @@ SamplerOptions sampler_options(
   return options;
 }
 
+int64_t smallest_batch(
+    const RunConfig& config, const Dataset& train, const DataShard& shard,
+    int64_t first_position) {
+  SamplerOptions options = sampler_options(config, train, shard);
+  options.first_position = first_position;
+  const int64_t micros = config.training.accumulate;
+  int64_t smallest = 0;
+  const auto add_step = [&](int64_t samples) {
+    // The samples of a step are distributed to its micro-batches round-robin.
+    const int64_t least = std::max(samples / micros, std::min<int64_t>(1, samples));
+    smallest = smallest == 0 || least == 0 ? std::max(smallest, least)
+                                           : std::min(smallest, least);
+  };
+  for (options.shard = 0; options.shard < options.num_shards; ++options.shard) {
+    const int64_t samples = shard_size(options);
+    const int64_t each =
+        options.batch > 0
+            ? chunk_of(options.batch, options.num_shards, options.shard).count
+            : config.training.batch_size * micros;
+    add_step(std::min(samples, each));
+    add_step(each == 0 ? samples : samples % each);
+  }
+  return smallest;
+}
+
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch) {
   return config.data.reshuffle ? epoch : 0;
 }
@@ -89,6 +115,7 @@ TrainingBatches::TrainingBatches(
       train_(train),
       comm_(comm),
       shard_(parts.strategy->data_shard()),
+      needs_two_samples_(parts.needs_two_samples),
       loader_(
           train, sampler(), training_loader_options(config, train, parts, placement)),
       audit_(comm, sampler()),
@@ -113,10 +140,35 @@ void TrainingBatches::check(const Position& position) {
   check_same_steps(shard_size(rest), num_steps(), config_.data.uneven, comm_);
   if (position.step == 0 && num_steps() == 0) {
     throw ConfigError(fmt::format(
-        "[data] {} samples on {} ranks make no step; use fewer ranks, or --uneven pad "
-        "or join",
-        rest.size, rest.num_shards));
+        "[data] {} on {} {} no step; use fewer ranks, or --uneven pad or join",
+        counted(rest.size, "sample"), counted(rest.num_shards, "rank"),
+        rest.size == 1 ? "makes" : "make"));
   }
+  check_smallest_batch(position.samples_in_epoch);
+}
+
+void TrainingBatches::check_smallest_batch(int64_t first_position) const {
+  if (needs_two_samples_.empty() ||
+      smallest_batch(config_, train_, shard_, first_position) != 1) {
+    return;
+  }
+  RunConfig other = config_;
+  int64_t& size = other.training.batch_size;
+  const auto fits = [&] { return smallest_batch(other, train_, shard_) > 1; };
+  for (--size; size > 1 && !fits();) {
+    --size;
+  }
+  for (size = size > 1 ? size : config_.training.batch_size + 1;
+       size < train_.size && !fits();) {
+    ++size;
+  }
+  throw ConfigError(fmt::format(
+      "[data] a training batch has 1 sample ({} samples, batch size {}), but batch "
+      "norm "
+      "{} has 1 value per channel then, expected 2 or more; {}",
+      train_.size, config_.training.batch_size, needs_two_samples_,
+      fits() ? fmt::format("set --batch-size, for example to {}", size)
+             : "add samples or use fewer ranks"));
 }
 
 void TrainingBatches::begin(const Position& position) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tandem/checkpoint/checkpoint.h"
@@ -17,6 +18,12 @@ namespace tandem {
 /// shard 0, because it makes as many steps as a rank that reads data.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
+
+/// Returns the number of samples in the smallest micro-batch of any rank from
+/// `first_position` to the end of an epoch, 0 if there is none.
+int64_t smallest_batch(
+    const RunConfig& config, const Dataset& train, const DataShard& shard,
+    int64_t first_position = 0);
 
 /// Returns the number that a PyTorch program would pass to set_epoch(): `epoch`, which
 /// counts from 0, or always 0 if config.data.reshuffle is false.
@@ -59,8 +66,8 @@ class TrainingBatches {
   }
 
   /// Throws the errors of check_same_steps() for the samples and steps from `position`
-  /// to the end of the epoch. Also throws ConfigError if a new run makes no steps.
-  /// Collective.
+  /// to the end of the epoch. Also throws ConfigError if a new run makes no steps, or
+  /// if a micro-batch has one sample but batch norm needs two. Collective.
   void check(const Position& position);
 
   /// Begins at `position`, which is the start of an epoch or, after a resume, in the
@@ -87,11 +94,14 @@ class TrainingBatches {
 
  private:
   SamplerOptions sampler() const;
+  void check_smallest_batch(int64_t first_position) const;
 
   const RunConfig& config_;
   const Dataset& train_;
   Communicator& comm_;
   DataShard shard_;
+  // Assembly::needs_two_samples.
+  std::string needs_two_samples_;
   Loader loader_;
   PartitionAudit audit_;
   int64_t steps_per_epoch_;

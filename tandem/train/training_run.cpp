@@ -8,9 +8,10 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/base/program_clock.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/resume_settings.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/optim/grad_scaler.h"
@@ -130,7 +131,8 @@ class TrainingRun {
     batches_.check(position_);
     const std::string out = checkpoints_.directory();
     BestTest best;
-    const bool resumed = checkpoints_.resume(position_, best);
+    RunTime earlier;
+    const bool resumed = checkpoints_.resume(position_, best, earlier);
     end_.patience().continue_from(best);
     if (resumed) {
       batches_.check(position_);
@@ -139,10 +141,14 @@ class TrainingRun {
                       ? std::min(config_.training.epochs, position_.epoch + 1)
                       : config_.training.epochs;
     parts_.strategy->start();
-    checkpoints_.resume_own(own_state());
+    const auto own = own_state();
+    checkpoints_.resume_own(own);
     parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
+    if (resumed) {
+      reporter_.resumed(position_, earlier, !own.empty());
+    }
     if (parts_.strategy->steps_alone()) {
       stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
     }
@@ -159,12 +165,14 @@ class TrainingRun {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  // Opens the run directory. If a resumed run is a dry run or has no steps left, it
-  // changes no file of the earlier run.
+  // Opens the run directory. If a run that continues an earlier run is a dry run or has
+  // no steps left, it changes no file of the earlier run.
   void open_directory(const std::string& out, bool resumed) {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
-    const bool looks_on = resumed && (config_.output.dry_run || finished);
+    const bool continues = resumed || !config_of_earlier_run(config_).empty();
+    const bool looks_on =
+        (config_.output.dry_run && continues) || (resumed && finished);
     if (!looks_on) {
       checkpoints_.make_directory();
     }
@@ -189,6 +197,12 @@ class TrainingRun {
   }
 
   void announce() {
+    // A program that passes its own model keeps the trained model.
+    if (config_.output.out.empty() && !config_.output.dry_run &&
+        config_.model.kind != ModelKind::custom) {
+      log_info(
+          "[train] this run saves nothing; set --out DIR to save the trained network");
+    }
     for (const auto& line : describe_start(
              config_, data_.train, parts_, batches_.why_not_on_device(), comm_)) {
       reporter_.say(line);
@@ -362,8 +376,8 @@ class TrainingRun {
     }
     if (!shared && position_.step < target.step) {
       log_warning(
-          "[train] this rank skips " + std::to_string(target.step - position_.step) +
-          " steps, so that the run is saved within --grace-seconds");
+          "[train] this rank skips " + counted(target.step - position_.step, "step") +
+          ", so that the run is saved within --grace-seconds");
     }
     position_ = target;
   }
@@ -375,7 +389,8 @@ class TrainingRun {
       // Waits for rank 0, because the launcher would stop rank 0 while it writes if
       // another rank ended earlier.
       comm_.barrier("stop");
-      throw_stopped_by_signal(decision, position_.step, config_.output);
+      throw_stopped_by_signal(
+          decision, position_.step, config_.output, checkpoints_.newest());
     }
   }
 
@@ -434,8 +449,8 @@ class TrainingRun {
     // the state that own_state() returns.
     auto state = parts_.strategy->collect_state();
     checkpoints_.save(
-        directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
-        own_state(), told);
+        directory_->checkpoints(), position_, end_.patience().best(),
+        reporter_.time(position_), std::move(state), own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
     pauses_.add(start);
@@ -472,12 +487,12 @@ class TrainingRun {
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
     if (summary.ended_by == "patience" || summary.ended_by == "observer") {
-      reporter_.say(describe_end(summary, config_.training));
+      reporter_.say(describe_end(summary, config_.training, config_.output));
     }
     if (parts_.optimizer->scaler() != nullptr) {
       reporter_.say(describe_scaling(summary));
     }
-    summary.program_seconds = program_seconds();
+    summary.program_seconds = reporter_.clock().program_seconds();
     directory_->finish(summary, config_);
     if (position_.step > first_step_) {
       reporter_.end();

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
 #include "tests/base/test_tools.h"
 
 namespace tandem::files_test {
@@ -234,6 +235,17 @@ TEST(PrivateDirectory, IsNewAndPrivate) {
   struct stat status {};
   ASSERT_EQ(stat(first.path().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
+}
+
+TEST(TemporaryDirectory, IsTheFirstThatThisProcessCanWrite) {
+  const auto saved = get_env("TMPDIR");
+  const std::string folder = make_private_directory();
+  setenv("TMPDIR", folder.c_str(), 1);
+  EXPECT_EQ(temporary_directory(), folder);
+  setenv("TMPDIR", "/proc/nowhere", 1);
+  EXPECT_EQ(temporary_directory(), "/tmp");
+  saved ? setenv("TMPDIR", saved->c_str(), 1) : unsetenv("TMPDIR");
+  remove_all(folder);
 }
 
 TEST(CacheDirectory, DependsOnTheEnvironment) {

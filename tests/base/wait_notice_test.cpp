@@ -26,6 +26,9 @@ TEST(WaitNotice, IsDueAfterFiveSecondsThenOnChangesAndEachMinute) {
 }
 
 TEST(Text, ListsNumbersWithTheirNoun) {
+  EXPECT_EQ(counted(1, "class", "classes"), "1 class");
+  EXPECT_EQ(counted(0, "class", "classes"), "0 classes");
+  EXPECT_EQ(counted(2, "rank"), "2 ranks");
   EXPECT_EQ(with_numbers("host", {3}), "host 3");
   EXPECT_EQ(with_numbers("rank", {1, 2}), "ranks 1 and 2");
   EXPECT_EQ(with_numbers("rank", {0, 1, 2, 5}), "ranks 0 to 2 and 5");

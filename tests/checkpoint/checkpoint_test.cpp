@@ -59,6 +59,19 @@ class Checkpoints : public testing::Test {
   std::string directory_ = scratch_ / "checkpoints";
 };
 
+TEST_F(Checkpoints, HoldTheTimeOfTheRun) {
+  auto content = content_at(9, 0.5);
+  content.time = {1.5, 96, 7.25, 4, "12.34"};
+  const auto path = save_checkpoint(directory_, content, {});
+  auto loaded = content_at(0, 0);
+  load_checkpoint(path, loaded, *make_single_communicator());
+  EXPECT_EQ(loaded.time.train_seconds, 1.5);
+  EXPECT_EQ(loaded.time.samples, 96);
+  EXPECT_EQ(loaded.time.program_seconds, 7.25);
+  EXPECT_EQ(loaded.time.earlier_program_seconds, 4);
+  EXPECT_EQ(loaded.time.program_start, "12.34");
+}
+
 // Only rank 0 has the files.
 TEST_F(Checkpoints, HoldStatePositionAndConfigForAllRanks) {
   const auto path = save(9, 0.5);
@@ -95,6 +108,25 @@ TEST_F(Checkpoints, AreKeptByCountNewestFirst) {
     save(step, 1, 2);
   }
   EXPECT_THAT(names(), ElementsAre("step-00000011", "step-00000012"));
+}
+
+TEST_F(Checkpoints, TheBestIsFoundByTheNewestCheckpoint) {
+  const auto best = [&] { return best_checkpoint(scratch_.path()); };
+  const auto error = [&] {
+    return error_of<ConfigError>([&] { static_cast<void>(best()); });
+  };
+  EXPECT_THAT(error(), HasSubstr("has no checkpoints"));
+  save(8, 1);
+  EXPECT_THAT(error(), HasSubstr("has no evaluation yet"));
+  for (int64_t step = 9; step <= 11; ++step) {
+    auto content = content_at(step, 1);
+    content.best = {0.25, 9, step - 9};
+    save_checkpoint(directory_, content, {2});
+    if (step < 11) {
+      EXPECT_EQ(best(), checkpoint_path(directory_, 9));
+    }
+  }
+  EXPECT_THAT(error(), HasSubstr("has not kept the best checkpoint, of step 9"));
 }
 
 TEST_F(Checkpoints, TheBestIsKeptAndLinked) {

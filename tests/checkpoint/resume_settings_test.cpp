@@ -123,7 +123,7 @@ TEST(KeptSettings, OtherSettingsMayChange) {
   EXPECT_THAT(refusal(before, now), HasSubstr("momentum is 0.0"));
 }
 
-TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
+TEST(EarlierRun, IsFoundByItsConfig) {
   const Scratch scratch;
   const auto run = scratch / "run";
   RunConfig config;
@@ -135,7 +135,11 @@ TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
   EXPECT_EQ(found("auto"), "");
   make_directories(run + "/checkpoints/tmp-12");
   replace_file(run + "/config.toml", to_toml(config));
-  EXPECT_EQ(found("auto"), "") << "it has saved nothing yet";
+  EXPECT_EQ(found("auto"), run + "/config.toml") << "a run without a checkpoint";
+  RunConfig dry = config;
+  dry.output.dry_run = true;
+  replace_file(run + "/config.toml", to_toml(dry));
+  EXPECT_EQ(found("auto"), "") << "a dry run";
   make_directories(run + "/checkpoints/step-00000004");
   EXPECT_EQ(found("auto"), run + "/config.toml");
   EXPECT_EQ(read_earlier_settings(config).text, read_file(run + "/config.toml"));

@@ -5,7 +5,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +17,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 
 #include "tandem/base/error.h"
@@ -144,7 +149,8 @@ TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
   double largest = 0;
   for (const char* file :
        {"state.pt", "plain.bin", "replica.pt", "parameters.pth", "nested.pt",
-        "trainer.pt", "strided.pt", "state.safetensors"}) {
+        "trainer.pt", "tutorial.pt", "snapshot.pt", "lightning.ckpt", "compiled.pt",
+        "strided.pt", "state.safetensors"}) {
     SCOPED_TRACE(file);
     // Removes all values of the last file.
     for (const auto& entry : model->state()) {
@@ -355,6 +361,67 @@ TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   more.erase(more.begin() + 3);
   write_safetensors(scratch / "fewer.safetensors", {more, {}});
   refused("fewer.safetensors", "no tensor 'conv2.bias'");
+}
+
+TEST(Weights, PrefixesOfOtherProgramsAreRemoved) {
+  const Scratch scratch;
+  const auto net = model_of("net");
+  const auto target = net->state();
+  const auto write = [&](const std::string& prefix, const std::string& last_prefix) {
+    auto file = net->state();
+    for (auto& [name, tensor] : file) {
+      name = prefix + name;
+      tensor = tensor.detach() + 1;
+    }
+    file.back().name = last_prefix + target.back().name;
+    write_torch_file(scratch / "file.pt", file);
+  };
+  for (const std::string prefix :
+       {"module.", "_orig_mod.", "model.", "_orig_mod.module.", "model._orig_mod."}) {
+    write(prefix, prefix);
+    const auto expected = target[0].tensor.detach() + 1;
+    load_weights(scratch / "file.pt", target);
+    EXPECT_TRUE(target[0].tensor.equal(expected)) << prefix;
+  }
+  write("model.", "loss.");
+  expect_error<ConfigError>(
+      [&] { load_weights(scratch / "file.pt", target); },
+      {"has no tensor '" + target[0].name + "', but 'model." + target[0].name + "'"});
+}
+
+// A network whose own names begin with "model.".
+TEST(Weights, PrefixesOfTheNetworkAreKept) {
+  const Scratch scratch;
+  const std::vector<NamedTensor> target = {
+      {"model.a", at::zeros({2})}, {"model.b", at::zeros({2})}};
+  write_torch_file(
+      scratch / "file.pt", {{"model.a", at::ones({2})}, {"model.b", at::ones({2})}});
+  load_weights(scratch / "file.pt", target);
+  EXPECT_TRUE(target[1].tensor.equal(at::ones({2})));
+  write_torch_file(
+      scratch / "file.pt",
+      {{"module.model.a", at::ones({2}) * 2}, {"module.model.b", at::ones({2}) * 2}});
+  load_weights(scratch / "file.pt", target);
+  EXPECT_TRUE(target[1].tensor.equal(at::ones({2}) * 2));
+}
+
+TEST(Weights, ThatAreNotFiniteAreRejected) {
+  const Scratch scratch;
+  auto weight = at::zeros({2}).set_requires_grad(true);
+  const auto mask = at::zeros({2});
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto load = [&](double in_weight, double in_mask) {
+    write_torch_file(
+        scratch / "file.pt",
+        {{"weight", at::full({2}, in_weight)}, {"mask", at::full({2}, in_mask)}});
+    return error_of<DataError>([&] {
+      load_weights(scratch / "file.pt", {{"weight", weight}, {"mask", mask}});
+    });
+  };
+  EXPECT_THAT(load(std::nan(""), 1), HasSubstr("tensor 'weight'"));
+  EXPECT_THAT(load(infinity, 1), HasSubstr("a value that is not finite"));
+  EXPECT_THAT(load(1, std::nan("")), HasSubstr("tensor 'mask'"));
+  EXPECT_EQ(load(1, -infinity), "(no error)");
 }
 
 TEST(Weights, SkippedTensorsMayHaveAnotherShapeOrBeOnOneSideOnly) {

@@ -71,6 +71,20 @@ TEST(JoinRun, OneRankNeedsNoStore) {
   EXPECT_EQ(run.server, nullptr);
 }
 
+// A program can join a second run with the same variable.
+TEST(JoinRun, AssignmentLeavesTheFirstRun) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  RankEnv env = env_of(0, 1);
+  env.store = server.address();
+  JoinedRun run = join_run(env, patient());
+  EXPECT_NE(run.store, nullptr);
+  run = join_run(env_of(0, 1), patient());
+  EXPECT_EQ(run.store, nullptr);
+  EXPECT_EQ(run.comm->size(), 1);
+  StoreClient client(server.address(), milliseconds(1'000));
+  EXPECT_EQ(client.get("left/0", milliseconds(1'000)), "1");
+}
+
 TEST(JoinRun, RanksMeetInTheLaunchersStore) {
   const std::string directory = make_private_directory();
   {

@@ -28,7 +28,7 @@ constexpr Milliseconds kShort{200};
 class RpcOver : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, RpcOver, testing::Values("thread", "shm"),
+    Backends, RpcOver, testing::Values("thread", "shm", "gloo"),
     [](const auto& backend) { return std::string(backend.param); });
 
 TEST_P(RpcOver, AnswersReachTheirCallersInAnyOrder) {

@@ -113,6 +113,8 @@ TEST(ArenaLayout, RejectsGapsOverlapsAndDuplicateNames) {
   const auto overlaps = at::zeros({1, 6}).expand({4, 6});
   expect_error<ConfigError>(lay_out({"stacked", overlaps}), {"'stacked'"});
   expect_error<ConfigError>(lay_out(frozen("good", {2})), {"'good'", "twice"});
+  expect_error<ConfigError>(
+      lay_out(frozen("gew\xe4hlt", {2})), {"'gew\\xe4hlt'", "expected UTF-8"});
 }
 
 TEST(ArenaLayout, DescriptionsAreEqualOnlyForEqualLayouts) {

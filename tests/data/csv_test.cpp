@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/data/csv_text.h"
 #include "tests/core/expect.h"
 #include "tests/core/most_memory.h"
 #include "tests/scratch.h"
@@ -85,9 +86,8 @@ TEST(Csv, NumbersAreRoundedToFloat32) {
       bits_of(
           parse("x\n16777217\n0.1\n1e-50\n-1e-50\n1e-45\n3.4028235e38\n-0\n").values),
       ElementsAre(0x4b800000, 0x3dcccccd, 0, 0x80000000, 1, 0x7f7fffff, 0x80000000));
-  // A number has no comma, prefix, unit or second sign.
-  for (const char* text :
-       {"\"1,5\"", "0x10", "1 2", "5%", "+-1", "--1", "1e", "1.2.3"}) {
+  // A number has no prefix, unit or second sign.
+  for (const char* text : {"0x10", "1 2", "5%", "+-1", "--1", "1e", "1.2.3"}) {
     EXPECT_EQ(parse(std::string("x\n") + text + "\n").columns[0].categories.size(), 1u)
         << text;
   }
@@ -115,6 +115,69 @@ TEST(Csv, ATextAmongNineTenthsNumbersIsAnError) {
   EXPECT_THAT(
       table.columns[0].categories,
       ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "n/a"));
+}
+
+TEST(Csv, NumbersWithSeparatorsAreReportedWithLineAndColumn) {
+  for (const char* cell :
+       {"3,5", "-0,25", "1,200", "1,200.50", "1,234,567", "1.200,5", "1.234.567",
+        "1 200", "1'200'300.5", " 12,5 "}) {
+    EXPECT_TRUE(has_number_separators(cell)) << cell;
+    const std::string quoted = std::string("\"") + cell + "\"";
+    EXPECT_THAT(
+        refusal("x,price\n1," + quoted + "\n2,7\n"),
+        AllOf(
+            HasSubstr("column 'price' in line 2 of 't.csv' is '" + std::string(cell)),
+            HasSubstr("a decimal comma or thousands separators, expected a decimal")));
+    EXPECT_THAT(
+        refusal("x,price\n1,7\n2," + quoted + "\n", {{"x", {}}, {"price", {}}}),
+        HasSubstr("column 'price' in line 3 of 't.csv' is '" + std::string(cell)));
+  }
+  for (const char* cell :
+       {"", ",", "5,", ",5", "1,2,3", "12 34", "2020.01.02", "1,2000,5", "10.0.0.1",
+        "a,5", "1.5", "1200", "1,200,", "1 234,567 8"}) {
+    EXPECT_FALSE(has_number_separators(cell)) << cell;
+  }
+  // Texts and such numbers are categories.
+  EXPECT_THAT(
+      parse("x\n\"1,5\"\nred\n").columns[0].categories, ElementsAre("1,5", "red"));
+}
+
+TEST(Csv, AChoiceOfColumnsNamesThemOrLeavesThemOut) {
+  // The column "id" has an empty cell, and "-z" begins with a hyphen.
+  const char* text = "id,x,y,-z\n,1,2,3\n7,4,5,6\n";
+  const auto chosen = [&](const std::vector<std::string>& columns) {
+    const CsvTable table = parse_csv(text, "t.csv", CsvChoice{columns, {"y"}, {}});
+    EXPECT_EQ(table.values.size(), 2 * table.columns.size());
+    return names_of(table.columns);
+  };
+  EXPECT_THAT(chosen({"x"}), ElementsAre("x", "y"));
+  EXPECT_THAT(chosen({"-z", "x"}), ElementsAre("x", "y", "-z"));
+  EXPECT_THAT(chosen({"-id"}), ElementsAre("x", "y", "-z"));
+  EXPECT_THAT(chosen({"all", "-id", "-x"}), ElementsAre("y", "-z"));
+  const auto error = [&](const std::vector<std::string>& columns) {
+    return error_of<ConfigError>([&] { chosen(columns); });
+  };
+  EXPECT_THAT(
+      error({"w"}), HasSubstr("columns names the column 'w', expected a column"));
+  EXPECT_THAT(error({"-w"}), HasSubstr("columns names the column 'w', expected"));
+  EXPECT_THAT(error({"x", "-id"}), HasSubstr("names with and without a hyphen"));
+}
+
+TEST(Csv, ChosenNumbersAreCategories) {
+  const CsvTable table = parse_csv(
+      "zip,x\n24103,1\n01067,2\n24103,3\n", "t.csv", CsvChoice{{}, {}, {"zip"}});
+  EXPECT_THAT(table.columns[0].categories, ElementsAre("01067", "24103"));
+  EXPECT_THAT(table.values, ElementsAre(1, 1, 0, 2, 1, 3));
+  const auto refused = error_of<ConfigError>([] {
+    parse_csv("zip\n1\n", "t.csv", CsvChoice{{}, {}, {"zap"}});
+  });
+  EXPECT_THAT(refused, HasSubstr("categories names the column 'zap'"));
+  EXPECT_THAT(refused, HasSubstr("did you mean 'zip'"));
+}
+
+TEST(Csv, OtherColumnsOfAFileCanBeIgnored) {
+  const CsvTable table = parse_csv("id,x\n,3\n", "t.csv", {{"x", {}}}, "", true);
+  EXPECT_THAT(table.values, ElementsAre(3));
 }
 
 TEST(Csv, InvalidCellsAreReportedWithLineAndColumn) {
@@ -158,7 +221,12 @@ TEST(Csv, InvalidLinesAreReported) {
       {"x\n5\"\n", "line 2 of 't.csv' has a quote in a cell without quotes"},
       {"x\r1\r2\r", "line 1 of 't.csv' has a carriage return without a line feed"},
       {"x\n1\r", "line 2 of 't.csv' has a carriage return without a line feed"},
-      {std::string("x\n1\n\0\n", 6), "line 3 of 't.csv' has a NUL byte"}};
+      {std::string("x\n1\n\0\n", 6), "line 3 of 't.csv' has a NUL byte"},
+      {"x\xfc,y\n1,2\n",
+       "line 1 of 't.csv' has the byte fc at position 2, expected text in UTF-8; "
+       "convert the file, for example with iconv"},
+      {"x,y\nK\xc3\xb6ln,1\nKiel,K\xf6ln\n",
+       "line 3 of 't.csv' has the byte f6 at position 7"}};
   for (const auto& [text, said] : cases) {
     EXPECT_THAT(refusal(text), HasSubstr(said)) << text;
   }

@@ -90,6 +90,17 @@ TEST(CheckSamples, BytesAreComparedWithTheSizes) {
       HasSubstr("targets of 'table' have 24 bytes, expected 32 for 4 samples"));
 }
 
+TEST(CheckSamples, NamesAreUtf8) {
+  auto data = with_targets(samples_of<int64_t>({}, {0, 1}), 2);
+  data.class_names = {"Kiel", "K\xf6ln"};
+  EXPECT_THAT(
+      refusal(data, 2),
+      HasSubstr("name 1 of class_names of 'table' is 'K\\xf6ln', with the byte f6 at "
+                "position 2, expected UTF-8"));
+  data.class_names[1] = "K\xc3\xb6ln";
+  EXPECT_NO_THROW(check_samples(data, 2));
+}
+
 TEST(CheckSamples, OnlyTheSamplesOfThePartAreChecked) {
   auto data = with_targets(samples_of<int64_t>({}, {0, 9, 1, 9, 2}), 3);
   data.inputs = samples_of<float>({2}, std::vector<float>(10));

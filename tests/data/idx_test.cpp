@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -254,6 +255,33 @@ TEST(IdxFolder, HasATrainingAndATestPart) {
   EXPECT_EQ(splits.train.num_classes, 6);
   EXPECT_EQ(splits.test.num_classes, 6);
   EXPECT_THAT(splits.train.class_names, ElementsAre("0", "1", "2", "3", "4", "5"));
+}
+
+TEST(IdxFolder, MayBeInTheRootOfTorchvision) {
+  const Scratch scratch;
+  write_folder(scratch / "root/MNIST/raw");
+  for (const char* name : {"root", "root/MNIST", "root/MNIST/raw"}) {
+    const DatasetSplits splits = load_dataset(scratch / name);
+    EXPECT_EQ(splits.train.size, 4) << name;
+    EXPECT_EQ(splits.train.name, scratch / name);
+  }
+  write_folder(scratch / "root/FashionMNIST/raw");
+  expect_error<DataError>(
+      [&] { return load_dataset(scratch / "root"); },
+      {"has the data sets", "root/MNIST/raw", "root/FashionMNIST/raw"});
+}
+
+TEST(IdxFolder, MayHaveTheNamesOfKaggle) {
+  const Scratch scratch;
+  const std::string folder = scratch / "data";
+  write_folder(folder);
+  for (const auto& name : list_directory(folder)) {
+    std::string with_point = name;
+    with_point.replace(name.find("-idx"), 1, ".");
+    std::filesystem::rename(folder + "/" + name, folder + "/" + with_point);
+    make_directories(folder + "/" + name);
+  }
+  EXPECT_EQ(load_dataset(folder).train.size, 4);
 }
 
 TEST(IdxFolder, PartsThatDoNotMatchAreReported) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -178,6 +179,16 @@ TEST_F(ReadImageFolder, RejectsFoldersWithoutImages) {
       HasSubstr("class folder '" + folder_ + "/bird' contains no images, expected"));
   EXPECT_THROW(
       read_image_folder(scratch_ / "nothing", {{}, 0}, Deadline(kTimeout)), DataError);
+}
+
+TEST_F(ReadImageFolder, RejectsClassNamesThatAreNotUtf8) {
+  write_images();
+  std::filesystem::rename(folder_ + "/dog", folder_ + "/K\xf6ln");
+  EXPECT_THAT(
+      error_of_reading(),
+      HasSubstr(
+          "class folder 'K\\xf6ln' in '" + folder_ +
+          "' has the byte f6 at position 2 of its name, expected UTF-8"));
 }
 
 TEST_F(ReadImageFolder, RejectsLinksThatLeadNowhereOrToAParent) {

@@ -10,6 +10,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
+#include "tandem/base/files.h"
+#include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
 #include "tandem/data/load_dataset.h"
 #include "tests/core/expect.h"
@@ -116,6 +118,30 @@ TEST_F(NamedDatasets, AMissingDataSetIsReportedWithAdvice) {
           HasSubstr("MNIST in '" + (scratch_ / "data/mnist")),
           HasSubstr("lacks t10k-images-idx3-ubyte"),
           EndsWith("run tandem data fetch mnist, or add --fetch")));
+}
+
+// As in a container whose user has no home directory.
+TEST_F(NamedDatasets, DigitsAreDrawnInMemoryWithoutACache) {
+  const auto cached = load_dataset("digits");
+  replace_file(scratch_ / "file", std::string("x"));
+  for (const std::string& cache : {std::string(), scratch_ / "file"}) {
+    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    const auto home = get_env("HOME");
+    setenv("HOME", "", 1);
+    testing::internal::CaptureStderr();
+    const auto drawn = load_dataset("digits");
+    home ? setenv("HOME", home->c_str(), 1) : unsetenv("HOME");
+    EXPECT_THAT(
+        testing::internal::GetCapturedStderr(),
+        AllOf(HasSubstr("drawn again at the next start"), HasSubstr("XDG_CACHE_HOME")));
+    for (const auto part : {&DatasetSplits::train, &DatasetSplits::test}) {
+      EXPECT_EQ(hashes_of(drawn.*part).inputs, hashes_of(cached.*part).inputs);
+      EXPECT_EQ(hashes_of(drawn.*part).targets, hashes_of(cached.*part).targets);
+      EXPECT_EQ((drawn.*part).class_names, (cached.*part).class_names);
+      EXPECT_EQ((drawn.*part).name, "digits");
+      EXPECT_TRUE((drawn.*part).is_loadable);
+    }
+  }
 }
 
 }  // namespace tandem::named_datasets_test

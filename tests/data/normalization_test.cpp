@@ -56,6 +56,9 @@ TEST(MeasureNormalization, OfEachColumnEqualsAtens) {
     return std::cos(i) * std::pow(10, i % 4) + static_cast<double>(i % 4);
   });
   expect_statistics(measure_normalization(of(columns, 100)), tensor_of(columns, 100));
+  const auto bytes = make_samples<uint8_t>({6}, 20, [](int64_t i) { return i * 7; });
+  expect_statistics(
+      measure_normalization(of(bytes, 20)), tensor_of(bytes, 20).to(at::kDouble));
 }
 
 TEST(MeasureNormalization, OfOtherShapesIsOneNumber) {
@@ -66,10 +69,10 @@ TEST(MeasureNormalization, OfOtherShapesIsOneNumber) {
     expect_statistics(
         measure_normalization(of(numbers, 20)), tensor_of(numbers, 20).view({-1, 1}));
   }
-  const auto bytes = make_samples<uint8_t>({6}, 20, [](int64_t i) { return i * 7; });
+  const auto bytes = make_samples<uint8_t>({6, 2}, 20, [](int64_t i) { return i * 7; });
   expect_statistics(
       measure_normalization(of(bytes, 20)),
-      tensor_of(bytes, 20).to(at::kDouble).div(255).view({-1, 1}));
+      tensor_of(bytes, 20).to(at::kDouble).view({-1, 1}));
 }
 
 // Rounding errors of the sum of squares would be larger than the variance.

@@ -27,6 +27,7 @@
 
 namespace tandem::sources_test {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -173,6 +174,25 @@ TEST_F(Sources, PathsAndNamesThatDoNotExistAreReported) {
       [] { return load_dataset("mnits"); }, {"did you mean 'mnist'", "digits"});
 }
 
+TEST_F(Sources, ARunRecordsAnAbsolutePathInUtf8) {
+  const auto before = std::filesystem::current_path();
+  const auto recorded = [&](const std::string& folder, const std::string& name) {
+    make_directories(folder);
+    std::filesystem::current_path(folder);
+    Dataset data;
+    data.name = name;
+    data.is_loadable = true;
+    const auto path = recorded_name(data);
+    std::filesystem::current_path(before);
+    return path;
+  };
+  EXPECT_EQ(recorded(folder_, "./x.csv"), folder_ + "/x.csv");
+  EXPECT_EQ(recorded(folder_, "/a/x.csv"), "/a/x.csv");
+  EXPECT_EQ(recorded(folder_, "../x.csv"), folder_ + "/../x.csv");
+  EXPECT_EQ(recorded(folder_, "mnist"), "mnist");
+  EXPECT_EQ(recorded(folder_ + "/K\xf6ln", "x.csv"), "x.csv");
+}
+
 TEST_F(Sources, IdxFilesOfFourDimensionsAreColorImages) {
   const auto images = [](int64_t count) {
     const auto pixels =
@@ -211,6 +231,32 @@ TEST_F(Sources, ArraysHaveTypesAndShapesOfTheirFiles) {
     EXPECT_EQ(splits.train.num_classes, 300);
     EXPECT_EQ(splits.test.size, 1);
   }
+}
+
+TEST_F(Sources, BoolInputsAreTheNumbersZeroAndOne) {
+  const auto bits =
+      make_samples<uint8_t>({3, 4, 5}, 10, [](int64_t i) { return i % 2; });
+  write("x", bits);
+  write("y", classes({0, 1, 2, 0, 1, 2, 0, 1, 2, 2}));
+  const std::string file = folder_ + "/x.npy";
+  std::string content = read_file(file);
+  content.replace(content.find("|u1"), 3, "|b1");
+  replace_file(file, content);
+  DataRequest inputs(file);
+  const auto data = load_inputs(inputs);
+  EXPECT_EQ(data.inputs.type, ElementType::float32);
+  EXPECT_TRUE(tensor_of(data.inputs, 10).equal(tensor_of(bits, 10).to(at::kFloat)));
+  EXPECT_EQ(load_dataset(folder_).train.inputs.type, ElementType::float32);
+}
+
+TEST_F(Sources, ByteInputsThatAreNotImagesAreReportedAsNumbers) {
+  write("x", make_samples<uint8_t>({4}, 10, [](int64_t i) { return i; }));
+  write("y", classes({0, 1, 2, 0, 1, 2, 0, 1, 2, 2}));
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(load_dataset(folder_).train.has_byte_numbers());
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("are uint8 of the shape 4"), HasSubstr("not divided by 255")));
 }
 
 TEST_F(Sources, TargetsOfArraysAreClassesOrValues) {
@@ -260,13 +306,29 @@ TEST_F(Sources, WholeNumbersBecomeValuesForALossOfValues) {
   EXPECT_EQ(several.num_classes, 3);
 }
 
+TEST_F(Sources, ArraysOfAFolderMayHaveAnyOfTheNames) {
+  for (const auto& [x, y] : std::vector<std::pair<std::string, std::string>>{
+           {"x", "y"}, {"train_x", "train_y"}, {"x_train", "y_train"}}) {
+    write(x, numbers(10));
+    write(y, classes({0, 1, 0, 1, 0, 1, 0, 1, 0, 1}));
+    EXPECT_EQ(load_dataset(folder_).train.size, 9);
+    remove_all(folder_);
+    make_directories(folder_);
+  }
+}
+
 TEST_F(Sources, AnNpzFileHasTheArraysOfAFolder) {
   write("x", numbers(20));
   write("y", classes(std::vector<int64_t>(20, 1)));
+  // Other members are ignored, also an array of Python objects.
+  write("names", numbers(20));
+  std::string objects = read_file(folder_ + "/names.npy");
+  replace_file(folder_ + "/names.npy", objects.replace(objects.find("<f4"), 3, "|O "));
+  replace_file(folder_ + "/readme.txt", std::string("text"));
   const std::string path = scratch_ / "all.npz";
   zip_t* archive = zip_open(path.c_str(), ZIP_CREATE, nullptr);
   ASSERT_NE(archive, nullptr);
-  for (const char* name : {"x.npy", "y.npy"}) {
+  for (const char* name : {"names.npy", "readme.txt", "x.npy", "y.npy"}) {
     const std::string file = folder_ + "/" + name;
     zip_file_add(
         archive, name, zip_source_file(archive, file.c_str(), 0, -1), ZIP_FL_ENC_UTF_8);
@@ -309,6 +371,45 @@ TEST_F(Sources, ArraysThatDoNotMatchAreReported) {
   EXPECT_THAT(
       refusal(), HasSubstr("targets of the training part are int64 number, of the test "
                            "part float32 1"));
+}
+
+TEST_F(Sources, OneHotTargetsAreReportedUnlessALossIsSet) {
+  write("x", numbers(12));
+  const auto hot = [](int64_t i) { return i % 3 == i / 3 % 3 ? 1 : 0; };
+  for (const auto& targets :
+       {make_samples<uint8_t>({3}, 12, hot), make_samples<int64_t>({3}, 12, hot),
+        make_samples<float>({3}, 12, hot)}) {
+    write("y", targets);
+    expect_error<DataError>(
+        [&] { return load_dataset(folder_); },
+        {"targets of '" + folder_ + "' are one-hot rows of 3 numbers", "y.argmax(1)"});
+    auto numbers = request();
+    numbers.whole_targets = WholeTargets::values;
+    EXPECT_THAT(load_dataset(numbers).train.targets.shape, ElementsAre(3));
+  }
+  write("y", make_samples<int64_t>({3}, 12, [&](int64_t i) {
+          return i == 33 ? 1 : hot(i);
+        }));
+  EXPECT_NO_THROW(load_dataset(folder_));
+}
+
+TEST_F(Sources, ImagesWithChannelsLastAreReportedUnlessAShapeIsSet) {
+  const auto zero = [](int64_t) { return 0; };
+  write("y", classes({0, 1, 0, 1, 0, 1, 0, 1, 0, 1}));
+  for (const int64_t channels : {1, 3, 4}) {
+    write("x", make_samples<uint8_t>({8, 9, channels}, 10, zero));
+    expect_error<DataError>(
+        [&] { return load_dataset(folder_); },
+        {"are 8x9x" + std::to_string(channels), "expected channels x height x width",
+         "np.moveaxis(x, 3, 1)"});
+  }
+  auto shaped = request();
+  shaped.options.shape = "8,9,4";
+  EXPECT_THAT(load_dataset(shaped).train.inputs.shape, ElementsAre(8, 9, 4));
+  write("x", make_samples<float>({8, 9, 3}, 10, zero));
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(load_dataset(folder_));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("are 8x9x3"));
 }
 
 TEST_F(Sources, TheShapeMustFitTheSamples) {
@@ -354,6 +455,17 @@ TEST_F(Sources, ClassesMustBeThoseOfTheTrainingPart) {
   const auto splits = load_dataset(ignoring);
   EXPECT_EQ(splits.train.num_classes, 4);
   EXPECT_EQ(splits.test.num_classes, 4);
+}
+
+// The test part of token arrays may have tokens that the training part lacks.
+TEST_F(Sources, ClassesOfPositionsAreThoseOfAllParts) {
+  write("train_x", make_samples<int64_t>({4}, 5, [](int64_t i) { return i; }));
+  write("train_y", make_samples<int64_t>({4}, 5, [](int64_t i) { return i; }));
+  write("test_x", make_samples<int64_t>({4}, 2, [](int64_t i) { return i; }));
+  write("test_y", make_samples<int64_t>({4}, 2, [](int64_t i) { return 40 + i; }));
+  const auto splits = load_dataset(folder_);
+  EXPECT_EQ(splits.train.num_classes, 48);
+  EXPECT_EQ(splits.test.num_classes, 48);
 }
 
 // Each class has one sample, so the test part has classes that the rest lacks.

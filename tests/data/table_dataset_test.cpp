@@ -1,5 +1,6 @@
 #include "tandem/data/table_dataset.h"
 
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -210,6 +211,24 @@ TEST_F(Table, TheTargetMustBeAColumn) {
   EXPECT_THAT(
       refusal<ConfigError>("a,b,c,d,e,f,g,h,i\n1,2,3,4,5,6,7,8,9\n", "other"),
       HasSubstr("a, b, c, d, e, f, g, h, ...; change"));
+}
+
+// The other part may have columns that the choice leaves out.
+TEST_F(Table, ColumnsAndCategoriesCanBeChosen) {
+  replace_file(folder_ + "/train.csv", std::string("id,zip,x,y\n1,20,3,0\n2,30,4,1\n"));
+  replace_file(folder_ + "/test.csv", std::string("y,x,zip,extra\n1,5,30,a\n"));
+  DataRequest request(folder_);
+  request.options.target = "y";
+  request.options.columns = "all,-id";
+  request.options.categories = "zip";
+  const auto splits = load_dataset(request);
+  EXPECT_TRUE(tensor_of(splits.train.inputs, 2)
+                  .equal(at::tensor({1.F, 0.F, 3.F, 0.F, 1.F, 4.F}).view({2, 3})));
+  EXPECT_TRUE(
+      tensor_of(splits.test.inputs, 1).equal(at::tensor({0.F, 1.F, 5.F}).view({1, 3})));
+  request.columns = splits.train.columns;
+  request.options.source = folder_ + "/test.csv";
+  EXPECT_EQ(load_inputs(request).size, 1);
 }
 
 TEST_F(Table, TheShapeMustFitTheInputs) {

@@ -10,6 +10,7 @@
 
 #include "tandem/graph/graph.h"
 #include "tandem/graph/operators.h"
+#include "tandem/model/graph_model.h"
 
 namespace tandem {
 
@@ -99,6 +100,17 @@ class GraphBuilder {
   }
 
   Graph& graph() {
+    return graph_;
+  }
+
+  /// Converts the graph to float32, and makes all parameters trainable.
+  Graph& trainable() {
+    convert(graph_, at::kFloat);
+    for (auto& value : graph_.values) {
+      if (value.kind == ValueKind::parameter) {
+        value.tensor.set_requires_grad(true);
+      }
+    }
     return graph_;
   }
 

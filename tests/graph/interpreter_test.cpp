@@ -366,6 +366,18 @@ TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
       testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
 }
 
+TEST(Interpreter, ShapesOfTheFileHold) {
+  GraphBuilder builder({3});
+  builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {4});
+  const auto x = waves({2, 3});
+  Interpreter(builder.graph(), {}).run(x, context_of(true));
+  builder.graph().states_shapes = true;
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { Interpreter(builder.graph(), {}).run(x, context_of(true)); }),
+      testing::HasSubstr("relu_0 computes the shape [2, 3], expected [N, 4]"));
+}
+
 TEST(Interpreter, LimitsOfTheFileHold) {
   GraphBuilder builder({3});
   builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {3});

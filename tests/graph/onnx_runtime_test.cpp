@@ -1,8 +1,10 @@
 // ONNX files against ONNX Runtime, which `scripts/setup --torchrun` installs.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,20 +105,55 @@ const Argument kInput = Argument::of_value(0);
 const Argument kNone = Argument::of(c10::IValue());
 constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 
-// Returns the shape of an output, found by running the graph with two batch sizes.
-std::vector<Size> shape_of_output(const Graph& graph) {
+// Returns an argument of an operator, for a batch of `samples` samples.
+c10::IValue value_of(const Graph& graph, const Argument& argument, int64_t samples) {
+  if (argument.kind == Argument::Kind::value) {
+    const Value& value = graph.value(argument.value);
+    return value.tensor.defined() ? value.tensor
+                                  : at::randn(sizes_at(value.shape, samples));
+  }
+  if (argument.kind != Argument::Kind::list) {
+    return argument.constant;
+  }
+  std::vector<at::Tensor> tensors;
+  std::vector<int64_t> sizes;
+  for (const auto& element : argument.list) {
+    if (element.kind == Argument::Kind::value) {
+      tensors.push_back(value_of(graph, element, samples).toTensor());
+    } else {
+      sizes.push_back(
+          element.kind == Argument::Kind::size ? element.size.at(samples)
+                                               : element.constant.toInt());
+    }
+  }
+  return tensors.empty() ? c10::IValue(sizes) : c10::IValue(tensors);
+}
+
+// Sets the dtype and the shape of the output, found by running the graph's only node
+// with two batch sizes.
+void settle_output(Graph& graph) {
   const auto run = [&](int64_t samples) {
-    const auto shape = sizes_at(graph.value(graph.input).shape, samples);
-    return Interpreter(graph, {}).run(at::randn(shape), in_mode(false)).sizes().vec();
+    const Node& node = graph.nodes[0];
+    std::vector<c10::IValue> stack;
+    for (const auto& argument : node.arguments) {
+      stack.push_back(value_of(graph, argument, samples));
+    }
+    // LibTorch 1.13 lacks attention, whose output has the shape of the queries.
+    const auto found = c10::Dispatcher::singleton().findSchema(
+        {node.target.c_str(), node.overload.c_str()});
+    if (found.has_value()) {
+      found->callBoxed(&stack);
+    }
+    return stack[0].toTensor();
   };
   const auto two = run(2);
   const auto three = run(3);
-  std::vector<Size> shape;
-  for (size_t i = 0; i < two.size(); ++i) {
-    const int64_t step = three[i] - two[i];
-    shape.push_back({two[i] - 2 * step, step});
+  Value& output = graph.values[static_cast<size_t>(graph.output)];
+  output.dtype = three.scalar_type();
+  for (int64_t i = 0; i < two.dim(); ++i) {
+    const int64_t step = three.size(i) - two.size(i);
+    output.shape.push_back({two.size(i) - 2 * step, step});
   }
-  return shape;
 }
 
 Graph graph_of(const Call& call) {
@@ -138,15 +175,108 @@ Graph graph_of(const Call& call) {
   if (call.target == "aten::cat" || call.target == "aten::stack") {
     arguments[0] = Argument::of_list({arguments[0], arguments[0]});
   }
+  if (call.target == "aten::einsum") {
+    arguments = {call.arguments[0], Argument::of_list({arguments[0], arguments[0]})};
+  }
   graph.output = add_value(graph, {ValueKind::output, "y", at::kFloat, {}});
   add_node(graph, call.target, call.overload, arguments, {graph.output});
   verify(graph);
-  graph.values[static_cast<size_t>(graph.output)].shape = shape_of_output(graph);
+  settle_output(graph);
   return graph;
 }
 
 Argument weights(const std::vector<int64_t>& shape) {
   return Argument::of(waves(shape));
+}
+
+std::vector<Call> more_calls() {
+  const std::vector<int64_t> image = {4, 6, 9};
+  const std::vector<double> twice = {2, 2};
+  return {
+      {"aten::instance_norm",
+       "",
+       image,
+       {kNone, kNone, kNone, kNone, flag(true), number(0.1), number(1e-5),
+        flag(false)}},
+      {"aten::avg_pool2d", "", image, {ints({3}), ints({2}), ints({1}), flag(true)}},
+      {"aten::avg_pool2d",
+       "",
+       image,
+       {ints({3}), ints({2}), ints({1}), flag(true), flag(false)}},
+      {"aten::avg_pool2d",
+       "",
+       image,
+       {ints({3}), ints({2}), ints({1}), flag(false), flag(true), integer(5)}},
+      {"aten::adaptive_avg_pool2d", "", image, {ints({4, 5})}},
+      {"aten::im2col",
+       "",
+       image,
+       {ints({2, 3}), ints({2, 1}), ints({1, 0}), ints({1, 2})}},
+      {"aten::col2im",
+       "",
+       {8, 8},
+       {ints({4, 5}), ints({2, 2}), ints({1, 1}), ints({0, 0}), ints({2, 1})}},
+      {"aten::upsample_nearest2d",
+       "vec",
+       image,
+       {kNone, Argument::of(std::vector<double>{1.5, 2})}},
+      {"aten::upsample_bilinear2d",
+       "vec",
+       image,
+       {kNone, flag(false), Argument::of(twice)}},
+      {"aten::upsample_bilinear2d",
+       "vec",
+       image,
+       {kNone, flag(true), Argument::of(twice)}},
+      {"aten::upsample_bilinear2d", "vec", image, {ints({5, 7}), flag(false), kNone}},
+      {"aten::upsample_bicubic2d", "vec", image, {ints({5, 17}), flag(false), kNone}},
+      {"aten::upsample_linear1d", "vec", {4, 9}, {ints({5}), flag(false), kNone}},
+      {"aten::pixel_shuffle", "", {4, 6, 9}, {integer(2)}},
+      {"aten::pixel_unshuffle", "", {4, 6, 8}, {integer(2)}},
+      {"aten::channel_shuffle", "", image, {integer(2)}},
+      {"aten::einsum", "", {5}, {Argument::of("bi,bj->bij")}},
+      {"aten::clamp_min", "", {5}, {number(0.2)}},
+      {"aten::clamp", "Tensor", {5}, {weights({5}), kNone}},
+      {"aten::threshold", "", {5}, {number(0.1), number(3)}},
+      {"aten::div",
+       "Tensor_mode",
+       {5},
+       {Argument::of(waves({5}).sub(2)), Argument::of("floor")}},
+      {"aten::div", "Scalar_mode", {5}, {number(0.3), Argument::of("trunc")}},
+      {"aten::remainder", "Scalar", {5}, {number(-0.4)}},
+      {"aten::fmod", "Scalar", {5}, {number(0.4)}},
+      {"aten::lerp", "Scalar", {5}, {weights({5}), number(0.3)}},
+      {"aten::masked_fill", "Scalar", {5}, {Argument::of(waves({5}).lt(0)), number(2)}},
+      {"aten::softplus", "", {5}, {number(2), number(1)}},
+      {"aten::amax", "", image, {ints({1, -1}), flag(true)}},
+      {"aten::amin", "", image, {ints({2})}},
+      {"aten::prod", "dim_int", {5}, {integer(1)}},
+      {"aten::std", "correction", image, {ints({1, 2}), integer(0), flag(true)}},
+      {"aten::var", "dim", image, {ints({-1})}},
+      {"aten::logsumexp", "", image, {ints({1})}},
+      {"aten::linalg_vector_norm", "", image, {number(2), ints({1}), flag(true)}},
+      {"aten::linalg_vector_norm", "", image, {number(3), ints({1, 2})}},
+      {"aten::norm", "ScalarOpt_dim", image, {number(1), ints({-1})}},
+      {"aten::cumsum", "", image, {integer(-2)}},
+      {"aten::argmax", "", image, {integer(2)}},
+      {"aten::argmin", "", image, {integer(1), flag(true)}},
+      {"aten::index_select",
+       "",
+       image,
+       {integer(1), Argument::of(at::tensor({3, 0}, at::kLong))}},
+      {"aten::flip", "", image, {ints({1, -1})}},
+      {"aten::roll", "", image, {ints({2, -1}), ints({1, 3})}},
+      {"aten::repeat", "", {5}, {ints({1, 3})}},
+      {"aten::repeat_interleave", "self_int", image, {integer(2), integer(1)}},
+      {"aten::tril", "", {4, 4}, {integer(-1)}},
+      {"aten::triu", "", {4, 4}, {integer(1)}},
+      {"aten::unfold", "", {9}, {integer(1), integer(4), integer(2)}},
+      {"aten::movedim", "int", image, {integer(1), integer(3)}},
+      {"aten::pad", "", image, {ints({1, 2, 0, 3}), Argument::of("circular")}},
+      {"aten::pad", "", image, {ints({1, 2, 0, 3}), Argument::of("reflect")}},
+      {"aten::gelu", "", {5}, {Argument::of("none")}},
+      {"aten::zeros_like", "", {5}, {}},
+  };
 }
 
 std::vector<Call> calls() {
@@ -262,6 +392,16 @@ std::vector<Call> calls() {
       {"aten::pad", "", image, {ints({1, 2, 0, 3}), Argument::of("replicate")}},
       {"aten::constant_pad_nd", "", image, {ints({2, -1}), number(0.5)}},
   };
+  for (auto& call : more_calls()) {
+    all.push_back(std::move(call));
+  }
+  for (const char* name :
+       {"floor", "ceil", "round", "trunc", "frac", "sign", "sinh", "cosh", "tan",
+        "asinh", "atan", "exp2", "expm1", "hardshrink", "softshrink", "logsigmoid",
+        "argsort", "glu"}) {
+    const std::string target = name == std::string("logsigmoid") ? "log_sigmoid" : name;
+    all.push_back({"aten::" + target, "", {6}, {}});
+  }
   for (const char* name :
        {"relu", "silu", "sigmoid", "tanh", "hardtanh", "hardswish", "neg", "abs", "exp",
         "sin", "cos", "erf", "contiguous", "clone", "detach"}) {
@@ -319,6 +459,111 @@ TEST_F(OnnxRuntime, ComputesNumbersOfSamples) {
   }
   verify(builder.graph());
   add("numbers", builder.graph(), 3);
+  check();
+}
+
+// Adds a recurrent layer of two layers and both directions, whose input is [N, 4, 6],
+// and returns its first or last output.
+Graph recurrent(const std::string& kind, bool has_biases, size_t output) {
+  const int64_t gates = kind == "lstm" ? 4 : kind == "gru" ? 3 : 1;
+  GraphBuilder builder({4, 6});
+  std::vector<Argument> weights;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t width = i < 2 ? 6 : 10;
+    for (const auto& shape : std::vector<std::vector<int64_t>>{
+             {gates * 5, width}, {gates * 5, 5}, {gates * 5}, {gates * 5}}) {
+      if (shape.size() == 2 || has_biases) {
+        weights.push_back(Argument::of_value(builder.state(
+            "w" + std::to_string(weights.size()), waves(shape).mul(0.3))));
+      }
+    }
+  }
+  const std::vector<Size> state = {{4, 0}, {0, 1}, {5, 0}};
+  const auto zero = builder.add(
+      "aten::ones", "",
+      {Argument::of_list({integer(4), Argument::of_size({0, 1}), integer(5)})}, state);
+  const Argument zeros = Argument::of_value(zero);
+  builder.graph().values[static_cast<size_t>(zero)].dtype = at::kFloat;
+  std::vector<ValueId> outputs = {builder.output("y", batch_shape({4, 10}))};
+  for (size_t i = 0; i < (kind == "lstm" ? 2u : 1u); ++i) {
+    outputs.push_back(builder.output("state" + std::to_string(i), state));
+  }
+  add_node(
+      builder.graph(), "aten::" + kind, "input",
+      {Argument::of_value(builder.input()),
+       kind == "lstm" ? Argument::of_list({zeros, zeros}) : zeros,
+       Argument::of_list(weights), flag(has_biases), integer(2), number(0), flag(true),
+       flag(true), flag(true)},
+      outputs);
+  if (output == 0) {
+    builder.graph().output = outputs[0];
+  } else {
+    builder.call(
+        "aten::transpose", "int",
+        {Argument::of_value(outputs[output]), integer(0), integer(1)}, {4, 5});
+  }
+  verify(builder.graph());
+  return builder.graph();
+}
+
+TEST_F(OnnxRuntime, ComputesRecurrentLayers) {
+  for (const std::string kind : {"lstm", "gru", "rnn_tanh", "rnn_relu"}) {
+    add(kind, recurrent(kind, true, 0), 3);
+    add(kind + "-state", recurrent(kind, true, kind == "lstm" ? 2 : 1), 3);
+    add(kind + "-without-bias", recurrent(kind, false, 0), 3);
+  }
+  check();
+}
+
+// Returns an operator's output number `index`, converted to float.
+Graph output_of(
+    const std::string& target, const std::string& overload,
+    std::vector<Argument> arguments, size_t index, int64_t size) {
+  GraphBuilder builder({6});
+  const std::vector<ValueId> outputs = {
+      builder.output("values", batch_shape({size})),
+      builder.output("indices", batch_shape({size}))};
+  builder.graph().values[static_cast<size_t>(outputs[1])].dtype = at::kLong;
+  arguments.insert(arguments.begin(), Argument::of_value(builder.input()));
+  add_node(builder.graph(), target, overload, std::move(arguments), outputs);
+  builder.call(
+      "aten::to", "dtype",
+      {Argument::of_value(outputs[index]), integer(static_cast<int64_t>(at::kDouble))},
+      {size});
+  verify(builder.graph());
+  return builder.graph();
+}
+
+TEST_F(OnnxRuntime, ComputesValuesAndIndices) {
+  for (const size_t i : {0, 1}) {
+    const auto name = [&](const char* of) { return of + std::to_string(i); };
+    add(name("topk"), output_of("aten::topk", "", {integer(3), integer(1)}, i, 3), 3);
+    add(name("sort"), output_of("aten::sort", "", {integer(1), flag(true)}, i, 6), 3);
+    add(name("max"), output_of("aten::max", "dim", {integer(1), flag(true)}, i, 1), 3);
+    add(name("min"), output_of("aten::min", "dim", {integer(-1), flag(true)}, i, 1), 3);
+  }
+  check();
+}
+
+// Selects the input or its negative product, by comparisons and logic.
+TEST_F(OnnxRuntime, ComputesConditions) {
+  GraphBuilder builder({5});
+  const auto boolean = [&](const char* target, const char* overload,
+                           std::vector<Argument> arguments) {
+    const auto id = builder.call(target, overload, std::move(arguments), {5});
+    builder.graph().values[static_cast<size_t>(id)].dtype = at::kBool;
+    return Argument::of_value(id);
+  };
+  const auto x = Argument::of_value(builder.input());
+  const auto above = boolean("aten::gt", "Scalar", {x, number(0.3)});
+  const auto below = boolean("aten::le", "Scalar", {x, number(-0.5)});
+  const auto other = boolean("aten::ne", "Tensor", {above, below});
+  const auto both = boolean("aten::logical_and", "", {other, above});
+  const auto chosen = boolean("aten::logical_or", "", {both, below});
+  const auto scaled = builder.call("aten::mul", "Scalar", {x, number(-0.1)}, {5});
+  builder.call("aten::where", "self", {chosen, x, Argument::of_value(scaled)}, {5});
+  verify(builder.graph());
+  add("conditions", builder.graph());
   check();
 }
 

@@ -1,11 +1,15 @@
 #include "tandem/graph/onnx.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/interpreter.h"
+#include "tandem/graph/normalized_input.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
 #include "tests/graph/graphs.h"
@@ -126,22 +130,22 @@ TEST(Onnx, NamesAreUnique) {
       ElementsAre("add_0: Add(x, add) -> add_1"));
 }
 
-TEST(Onnx, ErrorNamesAllOperatorsWithoutCounterpart) {
+TEST(Onnx, ErrorNamesAllOperatorsWithoutConversion) {
   GraphBuilder builder({4, 6, 9});
   auto x = builder.input();
   for (int i = 0; i < 2; ++i) {
-    x = builder.call("aten::sinh", "", {Argument::of_value(x)}, {4, 6, 9});
+    x = builder.call("aten::lgamma", "", {Argument::of_value(x)}, {4, 6, 9});
   }
-  builder.graph().nodes[0].source = "net.py:7: x = x.sinh()";
+  builder.graph().nodes[0].source = "net.py:7: x = x.lgamma()";
   x = builder.call(
-      "aten::adaptive_avg_pool2d", "",
-      {Argument::of_value(x), Argument::of(std::vector<int64_t>{4, 3})}, {4, 4, 3});
+      "aten::elu", "", {Argument::of_value(x), Argument::of(1.0), Argument::of(2.0)},
+      {4, 6, 9});
   EXPECT_EQ(
       error_of<ConfigError>([&] { std::ignore = onnx_model(builder.graph()); }),
-      "[export] ONNX has no counterpart of aten::adaptive_avg_pool2d from 6 to 4 "
-      "pixels "
-      "in adaptive_avg_pool2d_2, of aten::sinh in sinh_0 (net.py:7: x = x.sinh()) and "
-      "1 more; replace the operators in the network, or use another format");
+      "[export] tandem has no conversion to ONNX for aten::elu with scale in elu_2, "
+      "for "
+      "aten::lgamma in lgamma_0 (net.py:7: x = x.lgamma()) and 1 more; replace the "
+      "operators in the network, or use another format");
 }
 
 // ONNX counts the indices of max pooling differently.
@@ -164,12 +168,11 @@ TEST(Onnx, IndicesOfMaxPoolingHaveNoCounterpart) {
 // An operator that nothing uses is no obstacle.
 TEST(Onnx, LeavesOutUnusedOperators) {
   GraphBuilder builder({3});
-  builder.call("aten::sinh", "", {Argument::of_value(builder.input())}, {3});
+  builder.call("aten::lgamma", "", {Argument::of_value(builder.input())}, {3});
   builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {3});
   EXPECT_THAT(lines_of(onnx_model(builder.graph())), ElementsAre(HasSubstr("Relu(x)")));
 }
 
-// ONNX has no counterpart of arange and tril.
 TEST(Onnx, HasTheValuesOfOperatorsOnConstants) {
   GraphBuilder builder({3, 3});
   const auto positions = builder.add(
@@ -191,6 +194,35 @@ TEST(Onnx, HasTheValuesOfOperatorsOnConstants) {
   EXPECT_TRUE(model.initializers[0].tensor.equal(
       at::arange(9, at::kDouble).view({3, 3}).tril()));
   EXPECT_EQ(builder.graph().nodes.size(), 4);
+}
+
+// The new input is a batch of pixels without padding.
+TEST(Onnx, NormalizesTheInput) {
+  GraphBuilder builder({2, 4, 4});
+  builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {2, 4, 4});
+  InputNormalization normalization;
+  normalization.unit = 255;
+  normalization.mean = {0.5, 0.25};
+  normalization.std = {2, 4};
+  normalization.pad = 1;
+  const auto graph = with_normalized_input(builder.graph(), normalization);
+  verify(graph);
+  EXPECT_EQ(graph.value(graph.input).shape, batch_shape({2, 2, 2}));
+  const auto x = waves({3, 2, 2, 2}).mul(255);
+  const auto mean = at::tensor(normalization.mean, at::kDouble).view({2, 1, 1});
+  const auto std = at::tensor(normalization.std, at::kDouble).view({2, 1, 1});
+  const auto expected =
+      at::constant_pad_nd(x, {1, 1, 1, 1}).div(255).sub(mean).div(std).relu();
+  EXPECT_TRUE(Interpreter(graph, {}).run(x, in_mode(false)).allclose(expected));
+  EXPECT_THAT(
+      lines_of(onnx_model(graph)),
+      ElementsAre(
+          "padded_input: Pad(x, padded_input/constant, padded_input/constant_1) -> "
+          "padded_input",
+          "scaled_input: Div(padded_input, scaled_input/constant) -> scaled_input",
+          "centered_input: Sub(scaled_input, input_mean) -> centered_input",
+          "normalized_input: Div(centered_input, input_std) -> normalized_input",
+          "relu_0: Relu(normalized_input) -> v1"));
 }
 
 TEST(Onnx, TooManyWeightsAreRejected) {

@@ -47,7 +47,7 @@ Result run(const at::Tensor& values, const StackFunction& stack) {
   auto mean = result.running_mean.to(dtype);
   auto var = result.running_var.to(dtype);
   result.output =
-      stack ? sync_batch_norm(x, weight, bias, mean, var, 0.1, 1e-5, stack)
+      stack ? sync_batch_norm(x, weight, bias, mean, var, 0.1, 1e-5, stack, "norm")
             : at::batch_norm(x, weight, bias, mean, var, true, 0.1, 1e-5, false);
   // With a loss that is linear in the output the gradient would be zero.
   result.output.pow(3).sum().backward();

@@ -222,6 +222,23 @@ TEST_F(Hosts, WaitingHostsLogTheMissingHosts) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
 }
 
+TEST_F(Hosts, AHostDoesNotWaitForItself) {
+  auto first = place(0, kLong);
+  auto second = place(1, kLong);
+  first.began = second.began = std::chrono::steady_clock::now() - Milliseconds(6'000);
+  HostWatch zero(first, server_.get(), nullptr);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(zero.must_end(false));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("hosts 1 and 2 of 3"));
+  StoreClient client(server_->address(), kLong);
+  client.greet(second.greeting);
+  testing::internal::CaptureStderr();
+  HostWatch one(second, nullptr, &client);
+  EXPECT_EQ(one.lost(), "");
+  EXPECT_EQ(one.lost(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(Hosts, AStoppedHostDoesNotWait) {
   start(2);
   EXPECT_EQ(

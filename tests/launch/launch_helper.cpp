@@ -8,6 +8,7 @@
 //   exec COMMAND...               becomes the command
 //   name                          prints its name as in ps -o comm
 //   fail config|comm|data TEXT    reports an error to the launcher and exits
+//   throw TEXT                    throws an exception that nothing catches
 
 #include <sys/prctl.h>
 
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -98,6 +100,9 @@ int run(const std::string& verb, const Words& words) {
 
 int main(int argc, char** argv) {
   tandem::serve_as_fork_server();
+  if (argc > 2 && std::string(argv[1]) == "throw") {
+    throw std::runtime_error(argv[2]);
+  }
   try {
     return tandem::run(argv[1], {argv + 2, argv + argc});
   } catch (const std::exception& error) {

@@ -37,6 +37,22 @@ TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
+TEST_P(Launch, ReportsTheTextOfAnExceptionThatNothingCatches) {
+  const auto result = run_launcher(
+      {"--nproc", "3"},
+      "[ $RANK = 1 ] && exec \"$HELPER\" throw 'no such file'; exec sleep 30");
+  expect_exit(result, 1, {"rank 1 failed: no such file"});
+}
+
+// Rank 0 ends first, but only because rank 1 has failed.
+TEST_P(Launch, DistinguishesAnExceptionFromItsConsequences) {
+  const auto result = run_launcher(
+      {"--nproc", "2"},
+      "[ $RANK = 0 ] && exec \"$HELPER\" throw '[comm] all_reduce #7 failed: closed';"
+      " trap '' TERM; sleep 0.3; exec \"$HELPER\" throw 'no such file'");
+  expect_exit(result, 1, {"rank 1 failed: no such file"});
+}
+
 // A user's program may catch the error of train() and exit with its exit_code().
 TEST_P(Launch, ReturnsTheCodeOfRanksThatStoppedAndSaved) {
   for (const auto* other : {"exec sleep 30", "exit 75", "exit 0"}) {

@@ -57,6 +57,15 @@ TEST_F(StreamSinkTest, KeepsTheLastLinesThatAreNotOnTheConsole) {
   EXPECT_GT(sink.last_hidden_lines(100'000).size(), 1000u);
 }
 
+TEST_F(StreamSinkTest, FindsTheLastErrorOfTheStream) {
+  StreamSink sink(console_, {});
+  EXPECT_EQ(sink.last_error(), "");
+  add(sink, "tandem: error: one\nterminate called\n  what():  two\x1b\nthree\n");
+  EXPECT_EQ(sink.last_error(), "two?");
+  add(sink, "tandem: warning: error: 4\nwhat():  5\ntandem: [rank 12] error: six\nend");
+  EXPECT_EQ(sink.last_error(), "six");
+}
+
 TEST_F(StreamSinkTest, CopiesLinesOfAllRanksThatMatchAFilter) {
   const auto filtered = std::shared_ptr<FilteredFile>(
       new FilteredFile{{"loss", "lr,"}, LogFile(scratch_ / "filtered")});

@@ -104,6 +104,9 @@ TEST(Loss, ShapesOfOutputsAreCompared) {
   EXPECT_THAT(error({4, 3}, {4, 7}), HasSubstr("[4, 7, 3], samples x positions x"));
   EXPECT_THAT(error({4, 3, 7}, {4, 7}), HasSubstr("expected [4, 7, 3]"));
   EXPECT_THAT(error({4, 7, 2}, {4, 7}), HasSubstr("the number of outputs is 2"));
+  testing::internal::CaptureStderr();
+  check_output_shape({4, 7, 9}, {4, 7}, 3);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 // loss = F.cross_entropy(F.softmax(x, 1), targets, reduction="sum"); loss.backward()

@@ -318,6 +318,11 @@ def save(args):
         "nested.pt": {"epoch": 3, "best": 0.5, "name": "run", "state_dict": state,
                       "optimizer": optimizer.state_dict(), "args": argparse.Namespace()},
         "trainer.pt": {"model": state, "seeds": [1, 2**40, -2**70], "done": True},
+        "tutorial.pt": {"epoch": 3, "model_state_dict": state, "loss": 0.5},
+        "snapshot.pt": {"MODEL_STATE": state, "EPOCHS_RUN": 3},
+        "lightning.ckpt": {"state_dict": {"model." + name: value
+                                          for name, value in state.items()}},
+        "compiled.pt": {"_orig_mod." + name: value for name, value in state.items()},
         "strided.pt": {name: strided(value) for name, value in state.items()},
     }
     for name, value in forms.items():

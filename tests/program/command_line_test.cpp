@@ -131,7 +131,7 @@ TEST(Program, DoctorListsEachBackendWithAReasonIfItIsMissing) {
   const auto all = tandem_run({"doctor"}).output;
   for (const char* backend :
        {"shm", "shm\\+gloo", "gloo", "mpi", "nccl", "thread", "rpc over shm",
-        "rpc over TensorPipe"}) {
+        "rpc over TCP"}) {
     EXPECT_THAT(
         all,
         testing::ContainsRegex("\n" + std::string(backend) + " +(yes|no)  +[A-Za-z]"));

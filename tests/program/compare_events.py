@@ -22,6 +22,8 @@ def read_metrics(path):
     values = {}
     with open(path, encoding="utf-8") as file:
         for line in map(json.loads, file):
+            if line["kind"] == "resume":
+                continue  # Event files have no mark of a resume.
             for key, value in line.items():
                 if isinstance(value, (int, float)) and key not in ("format_version", "step"):
                     pair = line["step"], float(np.float32(value))

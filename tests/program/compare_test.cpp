@@ -87,6 +87,21 @@ TEST_F(Compare, NamesTheWinner) {
   EXPECT_THAT(aimed.output, HasSubstr("\nFirst at 30 %: one, after "));
 }
 
+TEST_F(Compare, GridRunsAllCombinationsOfValues) {
+  const auto result = run_ok(
+      {"compare", scratch_ / "one.toml", "--grid", "lr=0.1,0.5", "--grid", "seed=1,2",
+       "--limit", "640", "--epochs", "1", "--out", out_});
+  for (const char* lr : {"0.1", "0.5"}) {
+    for (const char* seed : {"1", "2"}) {
+      const auto run = std::string("one-lr=") + lr + "-seed=" + seed;
+      EXPECT_THAT(result.output, HasSubstr("\n" + run + " "));
+      expect_parts(
+          read_file(out_ + "/" + run + "/config.toml"),
+          {std::string("\nlr = ") + lr + "\n", std::string("\nseed = ") + seed + "\n"});
+    }
+  }
+}
+
 double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
@@ -279,8 +294,10 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   refused({"scaling", one, "--nproc", "2,2"}, 2, "different numbers");
   refused({"scaling", one, "--nproc", "0"}, 2, "'0'");
   refused({"compare", one, "--repeat", "0"}, 2, "'0' is not a whole number from 1");
-  refused({"compare", one, "--target", "0"}, 2, "'0' is not a test accuracy");
-  refused({"compare", one, "--target", "99%"}, 2, "'99%' is not a test accuracy");
+  refused({"compare", one, "--grid", "lr"}, 2, "--grid is 'lr', expected SETTING=");
+  refused({"compare", one, "--grid", "lrr=1,2"}, 2, "lrr");
+  refused({"compare", one, "--target", "0"}, 2, "'0' is not an accuracy");
+  refused({"compare", one, "--target", "99%"}, 2, "'99%' is not an accuracy");
   refused({"scaling", one, "--target", "99"}, 2, "--target");
 }
 

@@ -251,6 +251,8 @@ TEST_F(DataFormats, PatienceAndTheBestCheckpointWatchTheValidationLoss) {
       evaluated(),
       HasSubstr("Test set: " + loss_text(json_number(summary, "test_loss"))));
   EXPECT_EQ(predicted({"--split", "validation"}).size(), 21u);
+  EXPECT_THAT(
+      evaluated({"--best", "--split", "validation"}), HasSubstr(loss_text(*best)));
   last_ = run + "/checkpoints/best";
   EXPECT_THAT(evaluated({"--split", "validation"}), HasSubstr(loss_text(*best)));
 }
@@ -270,7 +272,7 @@ TEST_F(DataFormats, AResumedRunHasTheSameValidationPart) {
       validation_losses(last_), std::vector<double>(losses.begin() + 1, losses.end()));
   EXPECT_THAT(
       kinds_in(last_),
-      ElementsAre("train", "validation", "train", "validation", "test"));
+      ElementsAre("resume", "train", "validation", "train", "validation", "test"));
 }
 
 // --- evaluation of checkpoints ---

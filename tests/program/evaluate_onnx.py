@@ -29,7 +29,8 @@ def main():
     pixels = read_idx(f"{folder}/t10k-images-idx3-ubyte", 16)
     labels = read_idx(f"{folder}/t10k-labels-idx1-ubyte", 8)
     images = pixels.reshape(-1, *value.shape[1:]).astype(np.float32)
-    images = (images / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081)
+    if session.get_modelmeta().custom_metadata_map["input"] == "normalized":
+        images = (images / np.float32(255) - np.float32(0.1307)) / np.float32(0.3081)
     for size in len(images), 1:
         outputs = np.concatenate([
             session.run(None, {value.name: images[i:i + size]})[0]

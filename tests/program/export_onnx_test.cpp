@@ -1,5 +1,6 @@
 // Networks that a user trains, exports to ONNX, and runs with ONNX Runtime.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/graph/fixture_files.h"
@@ -60,11 +61,34 @@ TEST_F(OnnxExport, OnnxRuntimeHasTheAccuracyOfEval) {
   }
 }
 
-TEST_F(OnnxExport, OperatorsWithoutCounterpartLeaveTheOldFile) {
+// With --normalize, evaluate_onnx.py gives the file pixels, and the accuracy is the
+// same.
+TEST_F(OnnxExport, FilesDescribeAndNormalizeTheirInput) {
+  TANDEM_NEEDS_ONNX_RUNTIME();
+  train("net");
+  checked(tandem_run({"export", "--checkpoint", run_, "--out", file_, "--normalize"}));
+  const auto theirs = checked(run_onnx_python(
+      {source_dir() + "/tests/program/evaluate_onnx.py", file_, data_}));
+  const auto ours = evaluation() + "\n";
+  EXPECT_EQ(theirs.output, ours + ours);
+  const std::string bytes = read_file(file_);
+  for (const char* fact :
+       {"class_names", "[\"0\",\"1\",\"2\",", "input_shape", "[1,28,28]", "unit", "255",
+        "mean", "std", "raw"}) {
+    EXPECT_THAT(bytes, testing::HasSubstr(fact));
+  }
+  expect_error_line(
+      tandem_run(
+          {"export", "--checkpoint", run_, "--out", scratch_ / "net.pt2",
+           "--normalize"}),
+      2, {"[export] --normalize is set, but --out is '"});
+}
+
+TEST_F(OnnxExport, OperatorsWithoutConversionLeaveTheOldFile) {
   std::string bytes = read_file(network());
   const std::string relu = "torch.ops.aten.relu.default";
   for (size_t at = bytes.find(relu); at != std::string::npos; at = bytes.find(relu)) {
-    bytes.replace(at, relu.size(), "torch.ops.aten.sinh.default");
+    bytes.replace(at, relu.size(), "torch.ops.aten.erfc.default");
   }
   replace_file(scratch_ / "network.pt2", bytes);
   train(scratch_ / "network.pt2");
@@ -72,7 +96,7 @@ TEST_F(OnnxExport, OperatorsWithoutCounterpartLeaveTheOldFile) {
   const auto exported = export_run();
   expect_error_line(
       exported, 2,
-      {"[export] ONNX has no counterpart of aten::sinh in relu (network.py:",
+      {"[export] tandem has no conversion to ONNX for aten::erfc in relu (network.py:",
        " and 1 more"});
   EXPECT_EQ(read_file(file_), "old");
 }

@@ -50,7 +50,7 @@ TEST(PipelineRecipes, CutNamesTheFirstLayersOfStages) {
   };
   EXPECT_THAT(
       train("fc1", {"--cut", "fc1"}),
-      HasSubstr("2 stages x 1 replicas: conv1 conv2, 18816 parameters (150528 bytes) | "
+      HasSubstr("2 stages x 1 replica: conv1 conv2, 18816 parameters (150528 bytes) | "
                 "fc1 fc2, 1181066 parameters (9448528 bytes)"));
   EXPECT_THAT(
       train("conv2", {"--cut", "conv2"}),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -76,6 +77,47 @@ TEST_F(PredictProgram, AccuracyOfAnyPartEqualsThatOfEval) {
   ASSERT_EQ(images.size(), 8u);
   EXPECT_EQ(images[0][1], "prediction");
   EXPECT_EQ(images[7].back(), first[7].back());
+}
+
+TEST_F(PredictProgram, DetailsOfEvalCountThePredictionsOfEachClass) {
+  const auto rows = predict();
+  std::map<std::string, std::map<std::string, int>> counts;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    ++counts[rows[i][1]][rows[i][2]];
+  }
+  const auto details = run_ok({"eval", "--checkpoint", run_, "--details"}).output;
+  const auto lines = split(details, '\n');
+  ASSERT_EQ(lines.size(), 1u + 11u + 12u) << details;
+  for (size_t c = 0; c < 10; ++c) {
+    const std::string name = std::to_string(c);
+    std::istringstream row(lines[14 + c]);
+    std::string shown;
+    row >> shown;
+    EXPECT_EQ(shown, name);
+    int all = 0;
+    for (int other = 0; other < 10; ++other) {
+      int count = -1;
+      row >> count;
+      EXPECT_EQ(count, counts[name][std::to_string(other)]) << details;
+      all += count;
+    }
+    std::istringstream accuracy(lines[2 + c]);
+    int targets = 0;
+    int correct = 0;
+    accuracy >> shown >> targets >> correct;
+    EXPECT_EQ(shown, name);
+    EXPECT_EQ(targets, all);
+    EXPECT_EQ(correct, counts[name][name]);
+  }
+}
+
+TEST_F(PredictProgram, BestNeedsARunThatKeptItsBestCheckpoint) {
+  run_ok({"export", "--checkpoint", run_, "--best", "--out", scratch_ / "best.pt"});
+  run_ok({"predict", "--checkpoint", run_, "--best", "--out", csv_});
+  const auto newest = run_ + "/checkpoints/step-00000020";
+  expect_error_line(
+      tandem_run({"eval", "--checkpoint", newest, "--best"}), 2,
+      {newest, "expected the directory of a run for --best"});
 }
 
 // Writes a test image as PGM.

@@ -87,6 +87,16 @@ TEST(Train, PrintsPlainLinesWithoutATerminal) {
   EXPECT_THAT(result.output, Not(HasSubstr("\033")));
 }
 
+TEST(Train, WarnsOnceThatNothingIsSaved) {
+  const Scratch scratch;
+  const Arguments run = {"train", "--limit", "640", "--model", "simplenet"};
+  const auto line = "this run saves nothing; set --out DIR";
+  EXPECT_EQ(lines_with(run_ok(with(run, {"--nproc", "2"})).errors, line).size(), 1u);
+  EXPECT_THAT(run_ok(with(run, {"--dry-run"})).errors, Not(HasSubstr(line)));
+  EXPECT_THAT(
+      run_ok(with(run, {"--out", scratch / "run"})).errors, Not(HasSubstr(line)));
+}
+
 TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
   const auto result = run_ok(
       {"train", "--limit", "128", "--model", "simplenet", "--epochs", "5",

@@ -39,6 +39,33 @@ TEST_F(ReportConclusions, TheMostAccurateRunWinsAndThenTheFastest) {
   EXPECT_THAT(made.order, ElementsAre(1, 2, 0));
 }
 
+TEST_F(ReportConclusions, TheBestEvaluationOfARunCounts) {
+  add("falls", {{1, 99}, {2, 97}});
+  add("rises", {{1, 97}, {2, 98}});
+  const auto made = add_conclusions();
+  EXPECT_EQ(made.verdict, "Best accuracy: falls, 99.00 % after 1 s of training.");
+  EXPECT_EQ(made.winner->x, 1);
+  EXPECT_EQ(made.winner->y, 99);
+}
+
+TEST_F(ReportConclusions, NameTheValidationPart) {
+  add_validated("one", {{1, 99}, {2, 97}});
+  add_validated("two", {{1, 90}});
+  EXPECT_EQ(
+      add_conclusions().verdict,
+      "Best validation accuracy: one, 99.00 % after 1 s of training.");
+  EXPECT_EQ(
+      add_conclusions({{"target_accuracy", 95}}).verdict,
+      "First at 95 % validation accuracy: one, after 1 s of training.");
+  EXPECT_THAT(add_conclusions().caveats, Not(Contains(HasSubstr("parts"))));
+  add("three", {{1, 90}});
+  EXPECT_THAT(
+      add_conclusions().verdict, HasSubstr("Best validation or test accuracy: one"));
+  EXPECT_THAT(
+      add_conclusions().caveats,
+      Contains("Runs of different parts: test in three; validation in one, two."));
+}
+
 TEST_F(ReportConclusions, WithATargetTheFirstRunThatReachesItWins) {
   add("quick", {{1, 90}, {2, 98.5}, {3, 98.5}});
   add("good", {{2.5, 97}, {1234.5, 99.25}});

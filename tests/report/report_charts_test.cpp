@@ -71,6 +71,33 @@ TEST_F(ReportCharts, EachRunIsALineThroughItsMetrics) {
   EXPECT_EQ(points("lr-samples"), "[[64.0,0.1],[128.0,0.05]]");
 }
 
+TEST_F(ReportCharts, NameTheValidationPartAndTheBestValue) {
+  add_validated("one", {{1, 90}, {2, 80}});
+  const auto main = chart("accuracy-seconds");
+  EXPECT_EQ(main["title"], "Validation accuracy against seconds");
+  EXPECT_EQ(main["y"]["title"], "validation accuracy, %");
+  EXPECT_THAT(texts_in(main["lines"], "label"), ElementsAre("one (90.00 %)"));
+}
+
+TEST_F(ReportCharts, ResumesAreVerticalMarks) {
+  add("one", {});
+  metrics(
+      "one",
+      {{{"kind", "test"},
+        {"samples", 100},
+        {"train_seconds", 1},
+        {"test_accuracy", 90}},
+       {{"kind", "resume"}, {"step", 20}, {"samples", 160}, {"train_seconds", 1.5}}});
+  const auto by_seconds = chart("accuracy-seconds")["marks"];
+  EXPECT_THAT(texts_in(by_seconds, "label"), ElementsAre("one resumed at step 20"));
+  EXPECT_EQ(by_seconds[0]["x"], 1.5);
+  EXPECT_EQ(chart("accuracy-samples")["marks"][0]["x"], 160);
+  auto made = table();
+  EXPECT_THAT(
+      app::add_conclusions(made, scratch_.path()).caveats,
+      ElementsAre("one was resumed at step 20; its times are sums over all starts."));
+}
+
 TEST_F(ReportCharts, RegressionsHaveAChartOfTheirErrors) {
   add_errors("one", {{1, 0.5}, {2, 0.25}});
   add_errors("two", {{1, 0.5}, {2, 0.125}});

@@ -26,9 +26,14 @@ class SomeRuns : public testing::Test {
     add(name, curve, {{"test_mae", curve.back().second}}, "test_mae");
   }
 
+  // Adds a run with a validation part.
+  void add_validated(const std::string& name, const Accuracies& curve) {
+    add(name, curve, {}, "validation_accuracy", "validation");
+  }
+
   void add(
       const std::string& name, const Accuracies& curve, const json& more = {},
-      const char* key = "test_accuracy") {
+      const char* key = "test_accuracy", const char* part = "test") {
     json row = {{"name", name},
                 {"recipe", name + ".toml"},
                 {"status", "done"},
@@ -40,7 +45,7 @@ class SomeRuns : public testing::Test {
     std::vector<json> lines;
     for (const auto& [seconds, value] : curve) {
       lines.push_back(
-          {{"kind", "test"},
+          {{"kind", part},
            {"samples", 100 * (lines.size() + 1)},
            {"train_seconds", seconds},
            {key, value}});

@@ -11,16 +11,24 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/model/graph_model.h"
+#include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
+#include "tests/data/some_samples.h"
+#include "tests/graph/graphs.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 #include "tests/train/thread_run.h"
 
 namespace tandem::classes_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 RunConfig config_of(StrategyKind strategy = StrategyKind::data_parallel) {
   RunConfig config = thread_config(ModelKind::custom, 2);
@@ -94,6 +102,42 @@ TEST(Classes, MoreOutputsThanClassesAreAWarning) {
             " outputs have no class, and training makes them small: the model has " +
             std::to_string(outputs) + " outputs, the data has 5 classes"));
   }
+}
+
+// A network whose vocabulary has 9 tokens, of which 5 occur in the training and 7 in
+// the evaluation.
+TEST(Classes, OfTokensAreThoseOfTheNetworkIfItHasMore) {
+  const auto tokens = [](int64_t modulus) {
+    const auto token = [=](int64_t i) { return i % modulus; };
+    auto data = dataset_of(
+        16, make_samples<int64_t>({4}, 16, token),
+        make_samples<int64_t>({4}, 16, token));
+    data.num_classes = modulus;
+    return data;
+  };
+  const auto make = [] {
+    GraphBuilder builder({4});
+    builder.graph().values[0].dtype = at::kLong;
+    builder.call(
+        "aten::embedding", "",
+        {Argument::of_value(builder.state("weight", waves({9, 9}))),
+         Argument::of_value(builder.input())},
+        {4, 9});
+    return make_graph_model(builder.trainable());
+  };
+  const Scratch scratch;
+  auto config = config_of();
+  config.exec.executor = ExecutorKind::eager;
+  config.output.out = scratch / "run";
+  testing::internal::CaptureStderr();
+  const auto comm = make_single_communicator();
+  train(config, {tokens(5), tokens(5)}, *comm, make());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("have no class")));
+  const auto path = model_file(newest_checkpoint(scratch / "run/checkpoints"));
+  EXPECT_EQ(load_model_state(path, nullptr).at("num_classes"), "9");
+  CheckpointEvaluation options;
+  options.dataset = tokens(7);
+  EXPECT_EQ(evaluate_checkpoint(scratch / "run", options, make()).count, 64);
 }
 
 // The first samples may lack a class.

@@ -3,19 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/model/graph_model.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
+#include "tests/graph/graphs.h"
 #include "tests/parallel/replica.h"
+#include "tests/train/noise.h"
 #include "tests/train/thread_run.h"
 
 namespace tandem::loss_choice_test {
+
+using testing::HasSubstr;
 
 // Two steps on three ranks.
 RunConfig config_of(const ModelRow& model) {
@@ -94,6 +101,46 @@ TEST(LossChoice, AProgramsOwnModelAcceptsAnyLossOfClasses) {
   config.model.loss = LossKind::mse;
   expect_error<ConfigError>(
       [&] { static_cast<void>(loss_of(config)); }, {"target here is a class"});
+}
+
+// Returns the warnings about a network of one linear layer, which ends in `target`.
+std::string warnings_for(
+    const char* target, std::vector<Argument> more,
+    LossKind loss = LossKind::automatic) {
+  GraphBuilder graph({1, 28, 28});
+  const ValueId flat = graph.call(
+      "aten::flatten", "using_ints",
+      {Argument::of_value(graph.input()), Argument::of(int64_t{1})}, {784});
+  const ValueId x = graph.linear(flat, "fc", waves({10, 784}).set_requires_grad(true));
+  const std::string overload = more.empty() ? "" : "int";
+  more.insert(more.begin(), Argument::of_value(x));
+  const ValueId end = graph.call(target, overload, more, {10}, "last");
+  graph.call("aten::contiguous", "", {Argument::of_value(end)}, {10});
+  RunConfig config = config_of(row_of(ModelKind::custom));
+  config.exec.precision = Precision::fp64;
+  config.model.loss = loss;
+  testing::internal::CaptureStderr();
+  static_cast<void>(assemble(
+      config, noise({1, 28, 28}, 10, 8), *make_single_communicator(),
+      make_graph_model(graph.graph())));
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(LossChoice, WarnsOfASoftmaxBeforeTheLoss) {
+  const std::vector<Argument> dim = {Argument::of(int64_t{1})};
+  const auto warning = warnings_for("aten::softmax", dim);
+  EXPECT_THAT(
+      warning,
+      testing::AllOf(
+          HasSubstr("warning: [model] training is slow"),
+          HasSubstr("ends in a softmax (softmax"), HasSubstr("loss cross_entropy"),
+          HasSubstr("remove the softmax from the network")));
+  EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
+  EXPECT_THAT(
+      warnings_for("aten::softmax", dim, LossKind::nll),
+      HasSubstr("[model] the loss is wrong"));
+  EXPECT_EQ(warnings_for("aten::log_softmax", dim), "");
+  EXPECT_EQ(warnings_for("aten::relu", {}), "");
 }
 
 TEST(LossChoice, LossesOfNumbersNeedOutputsOfAnySign) {

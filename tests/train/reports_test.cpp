@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -27,12 +28,13 @@ using testing::StartsWith;
 
 TEST(Reports, AreOfRankZeroByDefault) {
   const auto lines = run(small_config()).lines;
-  ASSERT_THAT(lines, SizeIs(5));
+  ASSERT_THAT(lines, SizeIs(6));
   EXPECT_THAT(lines[0], HasSubstr("64 samples, 2 x batch 8"));
   EXPECT_THAT(lines[1], StartsWith("epoch 1/1  step 2/4  loss "));
   EXPECT_THAT(lines[2], StartsWith("epoch 1/1  step 4/4  loss "));
-  EXPECT_THAT(lines[3], StartsWith("Test set: Average loss: "));
-  EXPECT_THAT(lines[4], StartsWith("Finished training in "));
+  EXPECT_THAT(lines[3], StartsWith("epoch 1/1  training loss "));
+  EXPECT_THAT(lines[4], StartsWith("Test set: Average loss: "));
+  EXPECT_THAT(lines[5], StartsWith("Finished training in "));
 }
 
 TEST(Reports, OfAllRanksShowTheirOwnLosses) {
@@ -114,6 +116,52 @@ TEST(Reports, HaveTheTimesOfTrainingAndProgram) {
   EXPECT_GE(last_number(test[0]), 1000 + first_number(test[0]));
   EXPECT_GE(60 * last_number(end[0]), 1000 + 60 * first_number(end[0]));
   EXPECT_GE(result.summary.program_seconds, 1000 + result.summary.train_seconds);
+}
+
+TEST(Progress, FitsOnATerminal) {
+  LineValues values;
+  values.epoch = 3;
+  values.epoch_index = 2;
+  values.epochs = 14;
+  values.step = 469;
+  values.steps = 938;
+  values.samples_per_second = 12345;
+  values.loss = 0.25;
+  values.seconds = 50;
+  const auto bar_of = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\xe2');
+  };
+  const auto width_of = [&](const std::string& text) {
+    return static_cast<int64_t>(text.size()) - 2 * bar_of(text);
+  };
+  EXPECT_EQ(bar_of(progress_text(values, 0)), 24);
+  EXPECT_EQ(progress_text(values, 120), progress_text(values, 0));
+  for (int columns = 10; columns < 120; ++columns) {
+    const auto text = progress_text(values, columns);
+    EXPECT_LT(width_of(text), columns) << text;
+    EXPECT_THAT(text, StartsWith("epoch 3/"));
+  }
+  EXPECT_THAT(
+      progress_text(values, 60),
+      testing::AllOf(HasSubstr("12345 samples/s  loss 0.2500  "), HasSubstr("left")));
+  EXPECT_EQ(progress_text(values, 30), "epoch 3/14  50%  loss 0.2500");
+}
+
+TEST(RunClock, CountsTheTimeOfAllStarts) {
+  RunClock first;
+  first.add(10);
+  const auto saved = first.time(2);
+  EXPECT_EQ(saved.samples, 12);
+  RunClock again;
+  again.continue_from({60, 300, 100, 40, "another program"});
+  EXPECT_EQ(again.seconds(), 60);
+  EXPECT_EQ(again.mean_rate(), 5);
+  EXPECT_GE(again.program_seconds(), 100 + saved.program_seconds);
+  // A launcher that starts the ranks again counts the time of all attempts.
+  again.continue_from({60, 300, 100, 40, saved.program_start});
+  EXPECT_GE(again.program_seconds(), 40 + saved.program_seconds);
+  EXPECT_LT(again.program_seconds(), 100 + program_seconds());
+  EXPECT_EQ(again.time(0).earlier_program_seconds, 40);
 }
 
 TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {

@@ -140,7 +140,7 @@ TEST(Trainer, UnevenDataFollowThePolicy) {
   EXPECT_EQ(hashes_of(config, {}, 62).size(), 2u);
   config.data.uneven = Uneven::drop;
   expect_error<ConfigError>(
-      [&] { hashes_of(config, {}, 1); }, {"1 samples on 2 ranks make no step"});
+      [&] { hashes_of(config, {}, 1); }, {"1 sample on 2 ranks makes no step"});
 }
 
 // The last step of 33 samples has one sample, so rank 1 has none.

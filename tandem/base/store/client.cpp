@@ -96,7 +96,7 @@ DeniedError::DeniedError(const std::string& address)
 
 StoreClient::StoreClient(
     const std::string& address, Milliseconds timeout, const std::string& token)
-    : address_(address) {
+    : address_(address), token_(token) {
   const auto start = Clock::now();
   const auto deadline = start + timeout;
   auto pause = Milliseconds(1);

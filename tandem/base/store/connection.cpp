@@ -7,9 +7,14 @@
 #include <cerrno>
 #include <utility>
 
+#include "tandem/base/store/handshake.h"
+
 namespace tandem {
 
 namespace {
+
+using store_protocol::Side;
+using store_protocol::Status;
 
 constexpr size_t kLengthBytes = 4;
 
@@ -79,6 +84,33 @@ void StoreConnection::send_out() {
   }
   output_.erase(0, sent);
   closing = closing || (leaving && output_.empty());
+}
+
+bool StoreConnection::shake_hands(const std::string& frame, const std::string& token) {
+  if (client_nonce.empty()) {
+    if (const auto nonce = store_protocol::nonce_of_hello(frame)) {
+      client_nonce = *nonce;
+      server_nonce = store_protocol::new_nonce();
+      reply(Status::ok, server_nonce);
+    } else if (store_protocol::is_other_version(frame)) {
+      reply(Status::other_version);
+      leaving = true;
+    } else {
+      closing = true;
+    }
+    return true;
+  }
+  const auto proof = [&](Side side) {
+    return store_protocol::proof(side, token, client_nonce, server_nonce);
+  };
+  if (!store_protocol::is_same(frame, proof(Side::client))) {
+    reply(Status::denied);
+    leaving = true;
+    return false;
+  }
+  trust();
+  reply(Status::ok, proof(Side::server));
+  return true;
 }
 
 short StoreConnection::events() const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tandem/base/store/greeting.h"
 #include "tandem/base/store/protocol.h"
@@ -53,6 +54,16 @@ class StoreConnection {
   void trust() {
     trusted = true;
     most_frame_bytes_ = store_protocol::kMaxFrameBytes;
+  }
+
+  /// Handles a frame of the client's handshake (handshake.h). Trusts the client if its
+  /// proof is right. Returns false if the proof is wrong.
+  bool shake_hands(const std::string& frame, const std::string& token);
+
+  /// Returns the socket. Call it when no frame and no answer is in a buffer, and
+  /// destroy the object then.
+  Socket take_socket() {
+    return std::move(socket_);
   }
 
   bool trusted = false;

@@ -23,7 +23,6 @@ namespace tandem {
 
 using store_protocol::Operation;
 using store_protocol::Request;
-using store_protocol::Side;
 using store_protocol::Status;
 using Clock = std::chrono::steady_clock;
 
@@ -241,7 +240,9 @@ class StoreServer::Table {
     std::string frame;
     while (from.next_frame(frame)) {
       if (!from.trusted) {
-        shake_hands(from, frame);
+        if (!from.shake_hands(frame, token_)) {
+          warn_of_denied(from.fd());
+        }
         continue;
       }
       Request request;
@@ -250,33 +251,6 @@ class StoreServer::Table {
       } else {
         from.reply(Status::bad_request);
       }
-    }
-  }
-
-  void shake_hands(StoreConnection& from, const std::string& frame) {
-    if (from.client_nonce.empty()) {
-      if (const auto nonce = store_protocol::nonce_of_hello(frame)) {
-        from.client_nonce = *nonce;
-        from.server_nonce = store_protocol::new_nonce();
-        from.reply(Status::ok, from.server_nonce);
-      } else if (store_protocol::is_other_version(frame)) {
-        from.reply(Status::other_version);
-        from.leaving = true;
-      } else {
-        from.closing = true;
-      }
-      return;
-    }
-    const auto proof = [&](Side side) {
-      return store_protocol::proof(side, token_, from.client_nonce, from.server_nonce);
-    };
-    if (store_protocol::is_same(frame, proof(Side::client))) {
-      from.trust();
-      from.reply(Status::ok, proof(Side::server));
-    } else {
-      warn_of_denied(from.fd());
-      from.reply(Status::denied);
-      from.leaving = true;
     }
   }
 

@@ -156,25 +156,6 @@ Listener listen_tcp(const std::string& address, const Parsed& at, ListenOn on) {
   return {std::move(socket), "tcp:" + at.host_or_path + ":" + port};
 }
 
-bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    if (left.count() < 0) {
-      return false;
-    }
-    pollfd entry{fd, events, 0};
-    const auto step = std::min<int64_t>(left.count() + 1, 60'000);
-    const int ready = poll(&entry, 1, static_cast<int>(step));
-    if (ready > 0) {
-      return true;
-    }
-    if (ready < 0 && errno != EINTR) {
-      return false;
-    }
-  }
-}
-
 // Calls `move` with the number of bytes that were already transferred, until it has
 // transferred `size` bytes. `move` returns the result of send() or recv(). Returns
 // false at the end of the stream, on an error, or at the deadline.
@@ -216,6 +197,25 @@ bool connect_by(
 }
 
 }  // namespace
+
+bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() < 0) {
+      return false;
+    }
+    pollfd entry{fd, events, 0};
+    const auto step = std::min<int64_t>(left.count() + 1, 60'000);
+    const int ready = poll(&entry, 1, static_cast<int>(step));
+    if (ready > 0) {
+      return true;
+    }
+    if (ready < 0 && errno != EINTR) {
+      return false;
+    }
+  }
+}
 
 ResolveError::ResolveError(const std::string& host, const std::string& cause)
     : CommError(

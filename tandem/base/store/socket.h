@@ -21,6 +21,10 @@ class Socket : public Descriptor {
   bool receive_all(void* data, size_t size, Deadline deadline);
 };
 
+/// Waits until poll() reports one of `events`, or an error, for a descriptor. Returns
+/// false at the deadline.
+bool wait_until_ready(int fd, short events, Socket::Deadline deadline);
+
 /// A listening socket and its address. If port 0 was requested, the address has the
 /// port that the kernel selected.
 struct Listener {

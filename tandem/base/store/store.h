@@ -119,6 +119,11 @@ class StoreClient {
   /// keys throw the same error in all processes of the run.
   void greet(const Greeting& greeting);
 
+  /// Returns the token, which the server also knows.
+  const std::string& token() const {
+    return token_;
+  }
+
   /// Sets the time for which a call waits for the server's answer, initially 30 s.
   /// get() and wait() end at most 2 s after their argument `timeout`.
   void answer_within(Milliseconds patience) {
@@ -158,6 +163,7 @@ class StoreClient {
       const std::string& what, const std::string& request, Milliseconds timeout);
 
   std::string address_;
+  std::string token_;
   std::mutex mutex_;
   Socket socket_;
   std::atomic<Milliseconds> patience_{Milliseconds(30'000)};

@@ -57,8 +57,7 @@ void check_token_file(const Descriptor& file, const std::string& path) {
 }
 
 std::string private_folder() {
-  return get_env("TMPDIR").value_or("/tmp") + "/tandem-user-" +
-         std::to_string(geteuid());
+  return temporary_directory() + "/tandem-user-" + std::to_string(geteuid());
 }
 
 // Opens the private directory, after creating it if it is missing. Checks its owner and

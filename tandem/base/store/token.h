@@ -27,9 +27,10 @@ std::string read_token(const std::string& path);
 /// The token file of a run whose ranks connect over TCP.
 ///
 /// It is the file that TokenOptions or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
-/// are on this host, it is a file in a private directory of this user below $TMPDIR or
-/// /tmp. The directory is removed when the user's last TokenFile, in any process, is
-/// destroyed. So keep the object as long as ranks may join.
+/// are on this host, it is a file in a private directory of this user in
+/// temporary_directory() (files.h). The directory is removed when the user's last
+/// TokenFile, in any process, is destroyed. So keep the object as long as ranks may
+/// join.
 class TokenFile {
  public:
   /// Throws ConfigError, with instructions, if a run on several hosts has neither a

@@ -21,7 +21,7 @@
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/followed_work.h"
-#include "tandem/comm/rpc/tensorpipe_rpc.h"
+#include "tandem/comm/rpc/tcp_rpc.h"
 #include "tandem/core/torch_compat.h"
 
 namespace tandem {
@@ -213,11 +213,11 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   }
 
   std::unique_ptr<Rpc> make_rpc() override {
-    TensorPipeOptions options;
+    TcpRpcOptions options;
     options.address = options_.address;
     options.admitted = admitted_;
     options.timeout = options_.timeout;
-    return make_tensorpipe_rpc(
+    return make_tcp_rpc(
         store(), name() + "/rpc" + std::to_string(num_rpcs_++), rank(), size(),
         options);
   }

@@ -128,6 +128,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(
   // process, so it is disabled.
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);
   setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*replace=*/0);
+  // LibTorch 2.15 also has c10d::nccl2::ProcessGroupNCCL, PyTorch's new default.
+  // Earlier versions do not have it.
   const auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(

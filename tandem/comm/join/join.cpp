@@ -78,6 +78,25 @@ std::shared_ptr<StoreClient> find_store(
 }  // namespace
 
 JoinedRun::~JoinedRun() {
+  leave();
+}
+
+JoinedRun& JoinedRun::operator=(JoinedRun&& other) noexcept {
+  if (this != &other) {
+    leave();
+    env = std::move(other.env);
+    token.reset();
+    if (other.token) {
+      token.emplace(*std::move(other.token));
+    }
+    server = std::move(other.server);
+    store = std::move(other.store);
+    comm = std::move(other.comm);
+  }
+  return *this;
+}
+
+void JoinedRun::leave() {
   const bool formed = comm != nullptr;
   comm.reset();
   if (store) {
@@ -120,7 +139,7 @@ JoinedRun join_run(const CommOptions& options) {
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   reserve_standard_streams();
   // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only in initLogging(). The level
-  // silences messages of Gloo and TensorPipe about each peer that leaves first.
+  // silences messages of Gloo about each peer that leaves first.
   c10::initLogging();
   // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());

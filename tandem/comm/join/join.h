@@ -28,9 +28,15 @@ struct JoinedRun {
 
   JoinedRun() = default;
   JoinedRun(JoinedRun&&) = default;
+  /// Leaves the current run as the destructor does, and takes over the other object's
+  /// run.
+  JoinedRun& operator=(JoinedRun&& other) noexcept;
   /// Leaves the run. If this rank runs the store, it first waits a limited time until
   /// the other ranks have left, because they may still use the store.
   ~JoinedRun();
+
+ private:
+  void leave();
 };
 
 /// Connects this process to the other ranks of its run and forms their group. The

@@ -73,8 +73,7 @@ bool has_rpc(const Communicator& comm);
 
 /// Returns an Rpc between the ranks of a group. Collective. The communicator must
 /// outlive the result. Messages are sent through memory between thread ranks, through
-/// shared memory in a shm group, and through LibTorch's TensorPipe in a group that uses
-/// Gloo.
+/// shared memory in a shm group, and over TCP in a group that uses Gloo.
 ///
 /// Throws ConfigError if has_rpc() is false, CommError if not all ranks arrive in time.
 [[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);

@@ -38,6 +38,11 @@ struct DataOptions {
   std::string source = "digits";
   // Columns of targets in a CSV table, with commas between them.
   std::string target;
+  // Columns to use of a CSV table, or columns to leave out after "-", with commas
+  // between them (CsvChoice); "": all columns.
+  std::string columns;
+  // Columns of a CSV table whose numbers are categories, with commas between them.
+  std::string categories;
   // Sizes of a sample in a CSV table or a NumPy file, with commas between them; "": the
   // sizes in the file.
   std::string shape;
@@ -80,6 +85,18 @@ struct DataOptions {
             "target", &O::target,
             "column of the targets in a table (.csv), or several with commas between "
             "them")
+        .kept();
+    table
+        .add(
+            "columns", &O::columns,
+            "columns of a table (.csv) to use, such as age,city, or to leave out, such "
+            "as all,-id (default: all columns)")
+        .kept();
+    table
+        .add(
+            "categories", &O::categories,
+            "columns of a table (.csv) whose numbers are categories, with commas "
+            "between them")
         .kept();
     table
         .add(

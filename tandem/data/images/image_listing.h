@@ -31,8 +31,9 @@ struct ImageListing {
 /// and files whose names do not end in .png, .jpg or .jpeg (in any case), are ignored
 /// with one warning, which counts them.
 ///
-/// Throws DataError if there are no class folders, a class folder has no images, a
-/// folder or file cannot be read, or a link leads to a folder that contains it.
+/// Throws DataError if there are no class folders, the name of a class folder is not
+/// UTF-8, a class folder has no images, a folder or file cannot be read, or a link
+/// leads to a folder that contains it.
 ImageListing list_images(const std::string& folder);
 
 /// Returns whether a path is a PNG or JPEG file, or a folder that contains such files

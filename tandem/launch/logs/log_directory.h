@@ -39,6 +39,10 @@ class LogDirectory {
   void keep() {
     temporary_ = false;
   }
+  /// Returns whether the directory exists after the end of the launcher.
+  bool is_kept() const {
+    return !temporary_;
+  }
 
  private:
   std::string directory_of(int local_rank) const;

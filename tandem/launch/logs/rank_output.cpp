@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "tandem/base/text.h"
+
 namespace tandem {
 
 namespace {
@@ -70,8 +72,8 @@ void OutputQueue::make_room() {
 std::string OutputQueue::note() const {
   return dropped_ == 0 || written_ > 0
              ? ""
-             : "tandem: " + std::to_string(dropped_) +
-                   " lines of output are missing here: the run ended while nothing "
+             : "tandem: " + counted(dropped_, "line") +
+                   " of output missing here: the run ended while nothing "
                    "read them\n";
 }
 

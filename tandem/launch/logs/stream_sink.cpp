@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <regex>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -15,8 +16,16 @@ namespace tandem {
 
 namespace {
 
-// Number of bytes of a hidden stream that are kept for last_hidden_lines().
-constexpr size_t kHiddenBytes = 1 << 15;
+// Number of bytes at the end of a stream that are kept.
+constexpr size_t kTailBytes = 1 << 15;
+
+// Returns the text of an error in a line of standard error; "" if it has none.
+std::string error_in(const std::string& line) {
+  static const std::regex form(
+      "(?:  what\\(\\):  |tandem: (?:\\[rank [0-9]+\\] )?error: )(.*)");
+  std::smatch found;
+  return std::regex_match(line, found, form) ? found[1].str() : "";
+}
 
 }  // namespace
 
@@ -68,11 +77,9 @@ void StreamSink::add(const char* data, size_t size) {
   if (options_.file) {
     options_.file->add(data, size);
   }
-  if (!options_.on_console) {
-    hidden_.append(data, size);
-    if (hidden_.size() > 2 * kHiddenBytes) {
-      hidden_.erase(0, hidden_.size() - kHiddenBytes);
-    }
+  tail_.append(data, size);
+  if (tail_.size() > 2 * kTailBytes) {
+    tail_.erase(0, tail_.size() - kTailBytes);
   }
   forward(cutter_.take(data, size));
 }
@@ -91,11 +98,21 @@ void StreamSink::forward(std::string lines) {
 }
 
 std::vector<std::string> StreamSink::last_hidden_lines(size_t most) const {
-  auto lines = split(hidden_, '\n');
+  auto lines = options_.on_console ? std::vector<std::string>() : split(tail_, '\n');
   if (lines.size() > most) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
   }
   return lines;
+}
+
+std::string StreamSink::last_error() const {
+  const auto lines = split(tail_, '\n');
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (const auto error = error_in(*line); !error.empty()) {
+      return printable(error);
+    }
+  }
+  return "";
 }
 
 }  // namespace tandem

@@ -67,14 +67,18 @@ class StreamSink {
   /// Returns an empty list for a stream on the console.
   std::vector<std::string> last_hidden_lines(size_t most) const;
 
+  /// Returns the last error in the end of the stream: the text that std::terminate()
+  /// prints after "what():", or a line of log_error(). Returns "" if there is none.
+  std::string last_error() const;
+
  private:
   void forward(std::string lines);
 
   OutputQueue* console_;
   StreamOptions options_;
   LineCutter cutter_;
-  // The end of a stream that is not on the console.
-  std::string hidden_;
+  // The end of the stream.
+  std::string tail_;
 };
 
 }  // namespace tandem

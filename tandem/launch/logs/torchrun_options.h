@@ -39,7 +39,7 @@ struct StreamsOfRanks {
 /// Log files of the ranks of a host, and the lines that appear on the console.
 struct LogOptions {
   // Directory that contains the log directory of each run. "" means a new directory
-  // under $TMPDIR or /tmp.
+  // in temporary_directory().
   std::string directory;
   // Streams that are written to files and do not appear on the console.
   StreamsOfRanks redirected;

@@ -12,6 +12,7 @@
 #include "tandem/comm/buffers.h"
 #include "tandem/core/arena.h"
 #include "tandem/exec/gradient_hooks.h"
+#include "tandem/parallel/ddp/replica_guard.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
 
@@ -181,6 +182,9 @@ struct DistributedDataParallel::State {
             plan_buckets(
                 arenas.gradients().layout(), SyncMode::overlap, chosen.bucket_bytes),
             true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
+        guard(
+            comm, arenas,
+            {chosen.drift_check, chosen.check_samples, chosen.check_every}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
   // A callback of autograd's current backward owns this object. If that backward
@@ -198,6 +202,9 @@ struct DistributedDataParallel::State {
     void finish() {
       state.finish();
       finished = true;
+      if (state.syncing) {
+        state.guard.end_backward();
+      }
     }
 
     State& state;
@@ -219,6 +226,7 @@ struct DistributedDataParallel::State {
                           "restart the run");
     }
     watch.check();
+    guard.begin_backward();
     syncing = sync;
     if (syncing) {
       reducer.begin(nullptr);
@@ -242,6 +250,7 @@ struct DistributedDataParallel::State {
             arenas.gradients().segment(place.segment))) {
       arenas.attach_gradients();
     }
+    guard.add_gradient(slot, arenas.gradients().view(slot));
     reducer.gradient_ready(slot);
   }
 
@@ -274,6 +283,7 @@ struct DistributedDataParallel::State {
   ModelArenas arenas;
   ModuleWatch watch;
   GradReducer reducer;
+  ReplicaGuard guard;
   bool sync = true;
   // True while a backward runs that may reduce gradients.
   bool running = false;
@@ -304,6 +314,10 @@ DistributedDataParallel::NoSync::~NoSync() {
 
 void DistributedDataParallel::sync_buffers() {
   tandem::sync_buffers(state_->comm, state_->arenas, state_->options.buffers);
+}
+
+void DistributedDataParallel::check() {
+  state_->guard.check();
 }
 
 ModelArenas& DistributedDataParallel::arenas() {

@@ -29,6 +29,17 @@ struct DistributedDataParallelOptions {
   // `comm_hook`.
   BucketHook bucket_hook = {};
 
+  // --- checks that the ranks train one model (equal on all ranks) ---
+  // Reaction if parameters differ between ranks. Use `off` if a bucket hook gives ranks
+  // different gradients.
+  DriftCheck drift_check = DriftCheck::stop;
+  // Compares the samplers of all ranks. Set it to false if each rank has its own data
+  // instead of a share of common data.
+  bool check_samples = true;
+  // Number of reducing backwards between two checks. The backwards 1, 2, 4, 8, ... also
+  // check. 0: only check() checks.
+  int64_t check_every = 100;
+
   // --- speed ---
   // Maximum size of a bucket in bytes; a larger parameter has its own bucket.
   int64_t bucket_bytes = 1024 * 1024;
@@ -62,6 +73,14 @@ struct DistributedDataParallelOptions {
 /// ranks have rank 0's buffers after backward; in PyTorch, they keep their own buffers
 /// until the next forward. So an evaluation after a step uses the buffers of rank 0's
 /// checkpoint on every rank.
+///
+/// **Checks.** Regularly (`check_every`), a backward compares hashes of all ranks'
+/// parameters, and the ranks' calls of shard_indices(), DistributedSampler and Loader.
+/// It throws an Error that names the ranks if parameters differ, or if ranks read the
+/// same samples or use different samplers. If ranks have equal gradients in the first
+/// backward, it logs a warning. If a rank reads samples but trains a copy of the
+/// module, check() throws, and the destructor logs an error. If a rank makes fewer
+/// backwards, the other ranks throw CommError when that rank leaves or calls check().
 ///
 /// Two differences remain for a model that changes buffers and reads them in training
 /// mode (batch norm does not read them). If no reducing backward runs between two
@@ -151,6 +170,11 @@ class DistributedDataParallel {
   /// DistributedDataParallelOptions::buffers. A reducing backward calls this function
   /// at its end. Collective.
   void sync_buffers();
+
+  /// Checks that all ranks have equal parameters, read different samples and trained
+  /// the wrapped module, as backward() does regularly. Call it after the last step,
+  /// which no backward checks. Collective. Throws Error that names the ranks.
+  void check();
 
   /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas();

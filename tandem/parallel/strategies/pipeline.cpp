@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/pipeline/schedule.h"
 #include "tandem/parallel/pipeline/stage_link.h"
@@ -220,10 +221,12 @@ class Pipeline : public Strategy {
     }
     for (size_t stage = 0; stage < static_cast<size_t>(grid_.stages); ++stage) {
       log_info(fmt::format(
-          "stage {}: {} parameters, activations of at most {} micro-batches in flight, "
-          "{:.3f} MB",
-          stage, measured["stage_parameters"][stage],
-          measured["stage_most_in_flight"][stage],
+          "stage {}: {}, activations of at most {} in flight, {:.3f} MB", stage,
+          counted(
+              static_cast<int64_t>(measured["stage_parameters"][stage]), "parameter"),
+          counted(
+              static_cast<int64_t>(measured["stage_most_in_flight"][stage]),
+              "micro-batch", "micro-batches"),
           measured["stage_peak_activation_bytes"][stage] / 1e6));
     }
   }

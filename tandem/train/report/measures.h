@@ -4,12 +4,33 @@
 #include <chrono>
 #include <cstdint>
 
+#include "tandem/base/program_clock.h"
+#include "tandem/checkpoint/checkpoint.h"
+
 namespace tandem {
 
-/// Measures the training time and the samples per second. The caller pauses the clock
-/// during evaluations and saves.
+/// Measures the training time and the samples per second, over all starts of a run. The
+/// caller pauses the clock during evaluations and saves.
 class RunClock {
  public:
+  /// Adds the time until the checkpoint from which the run resumes.
+  void continue_from(const RunTime& earlier) {
+    seconds_ = lap_ = earlier.train_seconds;
+    samples_ = earlier.samples;
+    // After a restart, program_seconds() contains the time of earlier attempts.
+    earlier_program_seconds_ = earlier.program_start == tandem::program_start()
+                                   ? earlier.earlier_program_seconds
+                                   : earlier.program_seconds;
+  }
+
+  /// Returns the time until now, for a checkpoint. `more_samples` is the number of
+  /// samples since the last call of add().
+  RunTime time(double more_samples) const {
+    return {
+        seconds_, samples_ + more_samples, program_seconds(), earlier_program_seconds_,
+        tandem::program_start()};
+  }
+
   void resume() {
     started_ = Clock::now();
   }
@@ -32,6 +53,10 @@ class RunClock {
   double seconds() const {
     return seconds_;
   }
+  /// Returns the time of all programs of the run, in seconds.
+  double program_seconds() const {
+    return earlier_program_seconds_ + tandem::program_seconds();
+  }
   /// Returns the samples per second between the last two calls of add().
   double recent_rate() const {
     return recent_rate_;
@@ -49,6 +74,7 @@ class RunClock {
   double lap_ = 0;
   double samples_ = 0;
   double recent_rate_ = 0;
+  double earlier_program_seconds_ = 0;
 };
 
 /// Measures the time for which saves paused this rank's training.

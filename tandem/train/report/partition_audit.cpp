@@ -37,7 +37,7 @@ at::Tensor PartitionAudit::planned() const {
   whole.shard = 0;
   whole.first_position = 0;
   whole.tail = Tail::keep;
-  const auto order = shard_indices(whole, order_);
+  const auto order = order_of_shard(whole, order_);
   auto counts = at::zeros({sampler_.size}, at::kInt);
   const int64_t end = end_position(sampler_);
   for (int64_t position = sampler_.first_position; position < end; ++position) {

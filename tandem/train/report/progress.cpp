@@ -10,18 +10,18 @@
 #include <cstring>
 
 #include "tandem/base/output.h"
-#include "tandem/base/program_clock.h"
 
 namespace tandem {
 
 namespace {
 
 constexpr int64_t kBarWidth = 24;
+constexpr int64_t kLeastBarWidth = 4;
 
-std::string bar(double done) {
-  const auto full = static_cast<int64_t>(done * kBarWidth);
-  std::string text;
-  for (int64_t i = 0; i < kBarWidth; ++i) {
+std::string bar(double done, int64_t width) {
+  const auto full = static_cast<int64_t>(done * static_cast<double>(width));
+  std::string text = width > 0 ? " " : "";
+  for (int64_t i = 0; i < width; ++i) {
     text += i < full ? "█" : "░";
   }
   return text;
@@ -61,6 +61,34 @@ std::string describe(const TestReport& report, int decimals) {
       "{} set: Average loss: {:.4f}, {}: {}", part, report.loss, name, value);
 }
 
+std::string progress_text(const LineValues& values, int columns) {
+  const double in_epoch = static_cast<double>(values.step) /
+                          static_cast<double>(std::max<int64_t>(1, values.steps));
+  const double done = (static_cast<double>(values.epoch_index) + in_epoch) /
+                      static_cast<double>(std::max<int64_t>(1, values.epochs));
+  const double left = done > 0 ? values.seconds * (1 - done) / done : 0;
+  const std::string start = fmt::format("epoch {}/{}", values.epoch, values.epochs);
+  const std::string percent = fmt::format(" {:3.0f}%", 100 * in_epoch);
+  std::string rate = fmt::format("  {:.0f} samples/s", values.samples_per_second);
+  const std::string loss = fmt::format("  loss {:.4f}", values.loss);
+  std::string rest = fmt::format("  {} left", clock_text(left));
+  const auto length = [&] {
+    const size_t sum = start.size() + percent.size() + rate.size() + loss.size();
+    return static_cast<int64_t>(sum + rest.size());
+  };
+  // A character in the last column would make some terminals begin a new line.
+  const int64_t most = columns > 0 ? columns - 1 : length() + 1 + kBarWidth;
+  for (auto* part : {&rate, &rest}) {
+    if (length() > most) {
+      part->clear();
+    }
+  }
+  const int64_t room = most - length() - 1;
+  const int64_t width = room < kLeastBarWidth ? 0 : std::min(room, kBarWidth);
+  const std::string text = start + bar(in_epoch, width) + percent + rate + loss + rest;
+  return length() > most ? text.substr(0, static_cast<size_t>(most)) : text;
+}
+
 void print_join_line(const RunConfig& config, const RankEnv& env) {
   const OutputOptions& output = config.output;
   if (output.join_line.empty() || !reports(config, env.rank, env.local_rank)) {
@@ -97,37 +125,35 @@ void Progress::show(const LineValues& values) {
     print(format_line("log_line", config_.output.log_line, values));
   } else {
     print(fmt::format(
-        "{}epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s",
-        config_.output.log_ranks == LogRanks::first
-            ? ""
-            : fmt::format("rank {}  ", values.rank),
+        "{}epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s", rank_prefix(values),
         values.epoch, values.epochs, values.step, values.steps, values.loss,
         values.samples_per_second));
   }
 }
 
 void Progress::draw(const LineValues& values) {
-  const double in_epoch = static_cast<double>(values.step) /
-                          static_cast<double>(std::max<int64_t>(1, values.steps));
-  const double done = (static_cast<double>(values.epoch_index) + in_epoch) /
-                      static_cast<double>(std::max<int64_t>(1, values.epochs));
-  const double left = done > 0 ? values.seconds * (1 - done) / done : 0;
-  write(fmt::format(
-      "\r\033[Kepoch {}/{} {} {:3.0f}%  {:.0f} samples/s  loss {:.4f}  {} left",
-      values.epoch, values.epochs, bar(in_epoch), 100 * in_epoch,
-      values.samples_per_second, values.loss, clock_text(left)));
+  write("\r\033[K" + progress_text(values, terminal_columns(STDOUT_FILENO)));
   drawn_ = true;
 }
 
-void Progress::epoch(const LineValues& values, bool done) {
+void Progress::epoch(const LineValues& values, bool done, int64_t first_step) {
   line("epoch_line", config_.output.epoch_line, values);
-  if (prints_ && draws_ && done && config_.output.epoch_line.empty()) {
+  if (prints_ && done && config_.output.epoch_line.empty() &&
+      config_.output.log_line.empty()) {
     print(fmt::format(
-        "epoch {}/{}  training loss {:.6f}", values.epoch, values.epochs, values.loss));
+        "{}epoch {}/{}  training loss {:.6f}{}", rank_prefix(values), values.epoch,
+        values.epochs, values.loss,
+        first_step > 0 ? fmt::format(" from step {} on", first_step + 1) : ""));
   }
 }
 
-void Progress::show(const TestReport& report) {
+std::string Progress::rank_prefix(const LineValues& values) const {
+  return config_.output.log_ranks == LogRanks::first
+             ? ""
+             : fmt::format("rank {}  ", values.rank);
+}
+
+void Progress::show(const TestReport& report, double program_seconds) {
   if (!first_ || config_.output.test_line == "off") {
     return;
   }
@@ -141,7 +167,7 @@ void Progress::show(const TestReport& report) {
   values.correct = report.correct;
   values.count = report.count;
   values.seconds = report.train_seconds;
-  values.program_seconds = program_seconds();
+  values.program_seconds = program_seconds;
   print(
       config_.output.test_line.empty()
           ? describe(report, 0)

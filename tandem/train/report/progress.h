@@ -24,6 +24,11 @@ bool reports(const RunConfig& config, int rank, int local_rank);
 /// number of decimal places of the percentage.
 std::string describe(const TestReport& report, int decimals);
 
+/// Returns the text of a progress bar, such as "epoch 1/2 ████░░  50%  640 samples/s
+/// loss 0.5  0:03 left". Shortens the bar and leaves out parts if the text would not
+/// fit on a terminal with `columns` columns; 0: any width.
+std::string progress_text(const LineValues& values, int columns);
+
 /// Prints config.output.join_line if reports() is true for this rank. Call this
 /// function before the rank connects to other ranks. `env` has the rank, and the
 /// address and port of the rendezvous.
@@ -46,13 +51,14 @@ class Progress {
   void show(const LineValues& values);
 
   /// Prints the mean training loss of an epoch with config.output.epoch_line. If this
-  /// template is empty and reports are a progress bar, prints a default line, since a
-  /// progress bar leaves no line on the terminal. Prints the default line only if the
-  /// epoch is complete (`done`).
-  void epoch(const LineValues& values, bool done);
+  /// template and config.output.log_line are empty, prints a default line if the epoch
+  /// is complete (`done`). `first_step` is the number of steps of the epoch that the
+  /// mean leaves out, because an earlier process made them.
+  void epoch(const LineValues& values, bool done, int64_t first_step = 0);
 
   /// Prints a test result on rank 0, with config.output.test_line or describe().
-  void show(const TestReport& report);
+  /// `program_seconds` is RunClock::program_seconds().
+  void show(const TestReport& report, double program_seconds);
 
   /// Prints the last line of the run on rank 0. If log_ranks is `host` and end_line is
   /// set, prints the line on the first rank of each host.
@@ -73,6 +79,8 @@ class Progress {
 
  private:
   void print(const std::string& line);
+  // Returns the start of a line of a rank that reports its own figures.
+  std::string rank_prefix(const LineValues& values) const;
   void draw(const LineValues& values);
   void write(const std::string& text);
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "tandem/base/log.h"
-#include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/data/sampler.h"
@@ -75,7 +74,7 @@ LineValues Reporter::values_of_run() const {
   values.rank = comm_.rank();
   values.epochs = config_.training.epochs;
   values.seconds = clock_.seconds();
-  values.program_seconds = program_seconds();
+  values.program_seconds = clock_.program_seconds();
   // The name is in lower case, as in PyTorch's torch.device("cuda").
   values.device = c10::DeviceTypeName(device_.type(), true);
   values.num_gpus = num_gpus_;
@@ -110,6 +109,24 @@ int64_t Reporter::own_samples_per_step() const {
              : samples;
 }
 
+int64_t Reporter::samples_until(const Position& position) const {
+  return position.epoch * total_samples_ +
+         std::min(position.samples_in_epoch, total_samples_);
+}
+
+void Reporter::resumed(
+    const Position& position, const RunTime& earlier, bool has_epoch_sums) {
+  clock_.continue_from(earlier);
+  missing_steps_ = has_epoch_sums ? 0 : position.step_in_epoch;
+  reported_samples_ = samples_until(position);
+  directory_->note_resume(position, reported_samples_, earlier.train_seconds);
+}
+
+RunTime Reporter::time(const Position& position) const {
+  const int64_t more = num_steps_ > 0 ? samples_until(position) - reported_samples_ : 0;
+  return clock_.time(static_cast<double>(more));
+}
+
 // Rounds like loss.item() of a float32 model, so that the digits are the same as in
 // Python.
 double Reporter::batch_loss(const StepSums::Values& batch) const {
@@ -142,8 +159,7 @@ TrainReport Reporter::report_of(const ReportPlace& place, const LineValues& valu
   report.step_in_epoch = position.step_in_epoch;
   report.steps_per_epoch = place.steps_per_epoch;
   report.step = position.step;
-  report.samples = position.epoch * total_samples_ +
-                   std::min(position.samples_in_epoch, total_samples_);
+  report.samples = samples_until(position);
   report.loss = values.loss;
   report.metric = &metric_;
   report.metric_value = values.metric;
@@ -182,6 +198,7 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   }
   note_lost_output();
   sums_ = {};
+  reported_samples_ = line.samples;
   num_steps_ = 0;
   waited_ = 0;
 }
@@ -207,10 +224,11 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
       place, own_numbers_ ? divided : sums,
       whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
-    progress_.epoch(values, done);
+    progress_.epoch(values, done, missing_steps_);
   }
   if (done) {
     epoch_sums_ = {};
+    missing_steps_ = 0;
   }
   // A rank that has converged reads no samples.
   if (sums.samples > 0) {
@@ -244,7 +262,7 @@ void Reporter::show(TestReport report) {
   if (listener_ != nullptr) {
     listener_->on_evaluation(report);
   }
-  progress_.show(report);
+  progress_.show(report, clock_.program_seconds());
   note_lost_output();
 }
 

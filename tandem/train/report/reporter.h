@@ -63,6 +63,14 @@ class Reporter {
     return clock_;
   }
 
+  /// Continues the times of a run that resumes at `position`, and writes a line of kind
+  /// "resume" to metrics.jsonl. `has_epoch_sums` is true if epoch_sums() was loaded
+  /// from the checkpoint.
+  void resumed(const Position& position, const RunTime& earlier, bool has_epoch_sums);
+
+  /// Returns the time of the run until `position`, for a checkpoint.
+  RunTime time(const Position& position) const;
+
   /// Adds this rank's sums of a step. Does not wait for the device that computes them.
   /// `samples_before` is Position::samples_in_epoch before the step, and `waited` the
   /// time for which this rank waited for communication, in seconds. `has_samples` is
@@ -121,6 +129,8 @@ class Reporter {
       const StepSums::Values& batch) const;
   std::pair<StepSums::Values, StepSums::Values> reported_sums();
   double batch_loss(const StepSums::Values& batch) const;
+  // Returns the number of samples that all ranks processed until `position`.
+  int64_t samples_until(const Position& position) const;
   int64_t own_samples_per_step() const;
 
   // Returns the line of metrics.jsonl for a report at `place`. Collective.
@@ -159,6 +169,10 @@ class Reporter {
   double epoch_metric_ = 0;
   // Position::samples_in_epoch before the last step.
   int64_t samples_before_ = 0;
+  // Number of steps of this epoch that `epoch_sums_` leaves out.
+  int64_t missing_steps_ = 0;
+  // samples_until() the last report.
+  int64_t reported_samples_ = 0;
   // Number of steps since the last report, and the time for which this rank waited for
   // communication in them, in seconds.
   int64_t num_steps_ = 0;

@@ -57,16 +57,6 @@ INSTANTIATE_TEST_SUITE_P(
             "MnistNotWhereTheVariableSays", {"train", "--data", "mnist"}, 1,
             {"/nonexistent/mnist", "--data"}),
         bad_input(
-            "CacheCannotBeMade", {"train", "--data", "digits"}, 1,
-            {"@/file", "another path"},
-            [](const Stage& stage) { stage.write("file", "x"); },
-            {{"XDG_CACHE_HOME", "@/file"}}),
-        bad_input(
-            "NoPlaceForDigitsOfThreeRanks",
-            {"train", "--data", "digits", "--nproc", "3"}, 2,
-            {"XDG_CACHE_HOME", "HOME", "your own folder"}, {},
-            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}),
-        bad_input(
             "UnknownAction", {"data", "chek", "digits"}, 2,
             {"chek", "fetch, make, info"}),
         bad_input(

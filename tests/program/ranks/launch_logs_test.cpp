@@ -130,6 +130,23 @@ TEST_F(LaunchLogs, ASignalIsSummarizedAndWrittenToTheErrorFile) {
       text_of("2/error.json"), HasSubstr("Signal 11 (SIGSEGV) received by PID "));
 }
 
+TEST_F(LaunchLogs, AnErrorOnStandardErrorIsSummarizedAndWrittenToTheErrorFile) {
+  for (const auto* line :
+       {"  what():  no such file", "tandem: error: no such file",
+        "tandem: [rank 1] error: no such file"}) {
+    remove_all(scratch_ / "logs");
+    const auto result = log_script(
+        {"--nproc=3"}, "[ $RANK = 1 ] && echo '" + std::string(line) +
+                           "' >&2 && kill -ABRT $$; exec sleep 60");
+    EXPECT_THAT(
+        result.errors, AllOf(
+                           HasSubstr("\n  status     : was killed by SIGABRT\n"
+                                     "  error      : no such file\n"),
+                           EndsWith("tandem: error: rank 1 failed: no such file\n")));
+    EXPECT_THAT(text_of("1/error.json"), HasSubstr("\"message\":\"no such file\""));
+  }
+}
+
 TEST_F(LaunchLogs, TheSummaryHasTheLastHiddenLines) {
   const std::string script = "seq -f \"line %g\" 30 >&2; echo out; exit $RANK";
   const auto result = log_script({"--nproc=3", "-r", "1:2,2:2"}, script);
@@ -143,8 +160,20 @@ TEST_F(LaunchLogs, TheSummaryHasTheLastHiddenLines) {
   EXPECT_THAT(silent.errors, HasSubstr("  last line of standard output:\n    out\n="));
 }
 
-TEST_F(LaunchLogs, ATemporaryErrorFileStaysAfterAFailure) {
+// The summary has the content of an error file that the launcher writes.
+TEST_F(LaunchLogs, NoTemporaryDirectoryStaysAfterAFailure) {
   const auto result = run_script({"--nproc=3"}, "exit 5");
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("exited with code 5"), Not(HasSubstr("error file"))));
+  EXPECT_THAT(list_directory(temporary_.path()), IsEmpty());
+}
+
+TEST_F(LaunchLogs, ATemporaryErrorFileOfARankStays) {
+  const auto result = run_script(
+      {"--nproc=3"},
+      "echo '{\"message\": \"exited with code 5\"}' > $TORCHELASTIC_ERROR_FILE; exit "
+      "5");
   const std::string mark = "error file : ";
   const auto files = lines_after(result.errors, mark);
   ASSERT_EQ(files.size(), 1u) << result.errors;

@@ -1,5 +1,4 @@
-// RPC and the parameter server between processes, over shared memory and over
-// TensorPipe.
+// RPC and the parameter server between processes, over shared memory and over TCP.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,6 +87,8 @@ TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThread
   // A server and three workers.
   const auto result = run_ok(server_run(scratch / "server", {}, "2", "4"));
   EXPECT_THAT(result.output, HasSubstr("4 ranks over shm"));
+  run_ok(server_run(scratch / "tcp", {"--backend", "gloo"}, "2", "4"));
+  EXPECT_EQ(hash_of(scratch / "tcp"), hash_of(scratch / "server"));
   const auto replicas = run_ok(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
        "step", "--nproc", "3", "--rank-type", "thread", "--out", scratch / "replicas"});

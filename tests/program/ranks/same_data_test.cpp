@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "tandem/data/dataset.h"
 #include "tandem/data/write_digits.h"
 #include "tests/program/program.h"
+#include "tests/program/ranks/workers.h"
 
 namespace tandem::same_data_test {
 
@@ -79,6 +81,36 @@ TEST_F(SameData, IsScatteredFromRankZeroOnly) {
   for (const auto& result : run_on_all({"--share", "scatter"})) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
+}
+
+// Returns whether a child of the process has ended and was not reaped.
+bool has_zombie(pid_t pid) {
+  const auto folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
+  std::ifstream children(folder + "/children");
+  for (pid_t child = 0; children >> child;) {
+    std::ifstream status("/proc/" + std::to_string(child) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("State:\tZ", 0) == 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The launcher starts a process that reads the data for the ranks.
+TEST_F(SameData, TheLauncherReapsTheProcessThatReadsTheData) {
+  const auto flags = run_on("a");
+  Process run(
+      {with(
+           {program()}, flags,
+           {"--nproc", "2", "--epochs", "1000000", "--log-every", "1", "--out",
+            scratch_ / "run"}),
+       {},
+       true});
+  wait_until_it_reports(scratch_ / "run");
+  EXPECT_FALSE(run.poll()) << "the run has ended";
+  EXPECT_TRUE(eventually([&] { return !has_zombie(run.pid()); }));
 }
 
 class ResumedData : public SameData, public testing::WithParamInterface<const char*> {

@@ -215,7 +215,7 @@ TEST(Strangers, GetNoAnswerFromPortsOfRanks) {
   const Hosts hosts(3);
   TANDEM_NEEDS_HOSTS(hosts);
   const Scratch scratch;
-  // Ports of Gloo and of TensorPipe.
+  // Ports of Gloo and of the RPC.
   const Arguments more = {"--strategy", "parameter_server", "--epochs", "40"};
   std::vector<CommandResult> results(2);
   std::atomic<int> left{2};

@@ -109,7 +109,7 @@ TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
       StartsWith("tandem: [launch] 2 ranks: 2 on each of 1 host, this is host 0"));
   EXPECT_EQ(json_value(scratch / "run/summary.json", "world_size"), "2");
   remove_all(scratch / "run");
-  EXPECT_THAT(train({"--nproc", "1"}).output, HasSubstr("1 rank over"));
+  EXPECT_THAT(train({"--nproc", "1"}).output, HasSubstr("1 rank, "));
 }
 
 }  // namespace tandem::torchrun_variables_test

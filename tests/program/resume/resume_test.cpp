@@ -24,10 +24,13 @@ TEST(Resume, MetricsShowEachStepOnce) {
   // Half a line, as a killed run leaves it.
   replace_file(out + "/metrics.jsonl", before + "{\"format_version\":1,\"ki");
   run_ok(with(arguments, {"--resume", checkpoint(out, 30)}));
-  // The lines without speed and time, which differ between runs.
+  // The lines of results without speed and time, which differ between runs.
   const auto losses = [](const std::string& text) {
     std::vector<std::string> found;
     for (const auto& line : split(text, '\n')) {
+      if (line.find("\"resume\"") != std::string::npos) {
+        continue;
+      }
       found.push_back(line.substr(
           0,
           std::min(line.find(",\"samples_per_second"), line.find(",\"train_seconds"))));
@@ -35,6 +38,36 @@ TEST(Resume, MetricsShowEachStepOnce) {
     return found;
   };
   EXPECT_EQ(losses(read_file(out + "/metrics.jsonl")), losses(before));
+}
+
+TEST(Resume, TimesAndSpeedCoverAllStarts) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto arguments = with(trained(out), {"--checkpoint-every", "8"}, kKeepAll);
+  run_ok(arguments);
+  const double first_program = json_number(out + "/summary.json", "program_seconds");
+  for (const int64_t step : {16, 40, 64}) {
+    run_ok(with(arguments, {"--resume", checkpoint(out, step)}));
+  }
+  std::vector<double> seconds;
+  std::vector<int64_t> resumed;
+  for (const auto& line : metrics_of(out)) {
+    seconds.push_back(line["train_seconds"]);
+    if (line["kind"] == "resume") {
+      resumed.push_back(line["step"]);
+    }
+  }
+  EXPECT_TRUE(std::is_sorted(seconds.begin(), seconds.end()))
+      << testing::PrintToString(seconds);
+  EXPECT_EQ(resumed, (std::vector<int64_t>{16, 40, 64}));
+  const auto summary = out + "/summary.json";
+  const double all = json_number(summary, "train_seconds");
+  EXPECT_GE(all, seconds.back());
+  EXPECT_NEAR(json_number(summary, "samples_per_second") * all, 3 * 1000, 1e-3);
+  EXPECT_GT(json_number(summary, "program_seconds"), first_program);
+  run_ok({"report", out});
+  EXPECT_THAT(
+      read_file(out + "/report.html"), HasSubstr("was resumed at step 16, 40, 64"));
 }
 
 TEST(Resume, ADamagedCheckpointChangesNoFiles) {
@@ -70,8 +103,7 @@ TEST(Resume, AFinishedRunDoesNotChange) {
     EXPECT_THAT(
         again.output,
         AllOf(
-            HasSubstr(
-                "Nothing left to train: the run ended after 1 epochs, at step 10"),
+            HasSubstr("Nothing left to train: the run ended after 1 epoch, at step 10"),
             HasSubstr("Test set: "), Not(HasSubstr("0 samples/s"))));
     EXPECT_EQ(read_file(out + "/summary.json"), summary);
     EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);

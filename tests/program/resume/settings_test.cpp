@@ -136,7 +136,34 @@ TEST_F(ResumedSettings, AreThoseOfTheCheckpointsRun) {
   EXPECT_EQ(steps(), 10) << "the first run's own files stay";
 }
 
-TEST_F(ResumedSettings, AreTheRecipesWithoutACheckpoint) {
+// A run that was killed before its first checkpoint has config.toml, but no checkpoint.
+TEST_F(ResumedSettings, AreThoseOfARunWithoutACheckpoint) {
+  checked(start({"--lr", "0.25"}));
+  remove_all(out_ + "/checkpoints");
+  const auto before = config();
+  checked(resume({"--dry-run"}));
+  EXPECT_EQ(config(), before);
+  const auto refused = resume({"--model", "convnet"});
+  expect_error_line(refused, 2, {"model is \"convnet\"", out_});
+  EXPECT_EQ(config(), before);
+  const auto resumed = checked(resume_with_recipe({"--epochs", "2"}));
+  expect_parts(
+      resumed.errors,
+      {"'" + out_ + "' has no checkpoint; starting from step 0 with the settings of '" +
+           out_ + "/config.toml', except epochs 2 instead of 1\n",
+       "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n"});
+  expect_parts(config(), {"lr = 0.25\n", "limit = 160\n", "model = \"simplenet\"\n"});
+  EXPECT_EQ(steps(), 20);
+}
+
+TEST_F(ResumedSettings, AreNotThoseOfADryRun) {
+  checked(start({"--dry-run"}));
+  const auto fresh = checked(resume_with_recipe({"--limit", "320", "--epochs", "1"}));
+  EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
+  EXPECT_EQ(steps(), 20);
+}
+
+TEST_F(ResumedSettings, AreTheRecipesWithoutARun) {
   const auto fresh = checked(resume_with_recipe({"--limit", "160", "--epochs", "2"}));
   EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
   EXPECT_EQ(steps(), 20);

@@ -1,6 +1,7 @@
 // Runs that a signal stops during an evaluation, when a terminal closes, or between
 // averages.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -124,8 +125,11 @@ TEST_P(StoppedInAnEpoch, SavesAndPrintsHowToResume) {
       [&] { return has_reported(out); }, with(training(out), GetParam().second.flags),
       out, GetParam().first);
   EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
+  const auto saved = newest_checkpoint(out + "/checkpoints");
   expect_parts(
-      stopped.errors, {"stopped by a signal to rank", "continue with --resume auto"});
+      stopped.errors, {"stopped by a signal to rank",
+                       "; '" + saved + "' is saved; continue with --resume auto"});
+  EXPECT_THAT(stopped.errors, testing::Not(testing::HasSubstr("error:")));
   // 60,000 samples, 4 a step and rank, 4 ranks at most: before the epoch's end.
   EXPECT_LT(saved_step(out), 3750);
   EXPECT_GT(saved_step(out), 0);

@@ -8,6 +8,7 @@
 #include "tandem/exec/compiled/node_reader.h"
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/graph/single_values.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/norm_loops.h"
 
@@ -129,6 +130,7 @@ class BatchNorm : public OnednnOp {
 
   template <typename T>
   void take_statistics() {
+    check_values_per_channel(images_ * plane_.pixels, layer_.name);
     void (*const moments)(const NormPlane&, const T*, float*, float*) =
         TANDEM_FOR_ISA(decltype(moments), norm_moments);
     for_each_plane([&](int64_t values, int64_t sums, const NormChannels&) {
