@@ -1,5 +1,6 @@
 #include "tandem/graph/effects.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -10,23 +11,28 @@ namespace tandem {
 
 namespace {
 
-// Returns the argument whose memory the outputs of a node share; null if there is none.
-const Argument* shared_argument(const Node& node) {
-  if (operator_row(node.target).has(kIsDropout)) {
-    // In evaluation, the output is the input.
-    return &node.arguments[0];
-  }
+// Returns whether the output can be the first argument itself, which the schema does
+// not state: dropout in evaluation, and a conversion to the same type.
+bool may_return_argument(const Node& node) {
+  return operator_row(node.target).has(kIsDropout) || node.target == "aten::type_as";
+}
+
+// Returns the value whose memory the outputs of a node share; -1 if there is none.
+ValueId shared_value(const Node& node) {
   const auto& schema = schema_of(node);
-  if (schema.returns().empty() || schema.returns()[0].alias_info() == nullptr) {
-    return nullptr;
+  const bool returns_argument = may_return_argument(node);
+  if (!returns_argument &&
+      (schema.returns().empty() || schema.returns()[0].alias_info() == nullptr)) {
+    return -1;
   }
   for (size_t i = 0; i < node.arguments.size(); ++i) {
-    if (schema.arguments()[i].alias_info() != nullptr &&
-        node.arguments[i].kind == Argument::Kind::value) {
-      return &node.arguments[i];
+    const Argument& argument = node.arguments[i];
+    if (argument.kind == Argument::Kind::value &&
+        (returns_argument || schema.arguments()[i].alias_info() != nullptr)) {
+      return argument.value;
     }
   }
-  return nullptr;
+  return -1;
 }
 
 // Returns whether an in-place operator writes all elements without reading them.
@@ -48,9 +54,7 @@ Effects::Effects(const Graph& graph)
   }
   std::vector<bool> is_read(graph.values.size());
   for (const auto& node : graph.nodes) {
-    const Argument* shared = shared_argument(node);
-    const ValueId from =
-        shared != nullptr && shared->kind == Argument::Kind::value ? shared->value : -1;
+    const ValueId from = shared_value(node);
     for (const ValueId id : node.outputs) {
       if (id >= 0 && from >= 0) {
         roots_[static_cast<size_t>(id)] = root(from);
@@ -68,8 +72,9 @@ Effects::Effects(const Graph& graph)
     }
     const bool is_view = from >= 0 && written < 0;
     for_each_value(node, [&](ValueId id) {
-      is_read[static_cast<size_t>(root(id))] =
-          is_read[static_cast<size_t>(root(id))] || !(is_view && id == from);
+      if (!is_view || id != from) {
+        is_read[static_cast<size_t>(root(id))] = true;
+      }
     });
   }
 }
@@ -85,15 +90,17 @@ bool Effects::changes_state(const Node& node) const {
          graph_.value(id).kind != ValueKind::input;
 }
 
+bool Effects::changes_parameter(const Node& node) const {
+  const ValueId id = changed(node);
+  return id >= 0 && graph_.value(id).kind == ValueKind::parameter;
+}
+
 const Node* find_change_of_parameter(const Graph& graph) {
   const Effects effects(graph);
-  for (const auto& node : graph.nodes) {
-    const ValueId id = effects.changed(node);
-    if (id >= 0 && graph.value(id).kind == ValueKind::parameter) {
-      return &node;
-    }
-  }
-  return nullptr;
+  const auto found = std::find_if(
+      graph.nodes.begin(), graph.nodes.end(),
+      [&](const Node& node) { return effects.changes_parameter(node); });
+  return found == graph.nodes.end() ? nullptr : &*found;
 }
 
 }  // namespace tandem

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Values of a graph that share memory, according to the schemas of the operators, and
-/// the nodes that change them in place.
+/// Values of a graph that may share memory, according to the schemas of the operators,
+/// and the nodes that change them in place.
 ///
 /// The root of a value is the value whose memory it shares: the root of `buffer[0]` is
 /// the buffer. The root of a value with its own memory is the value itself.
@@ -28,6 +28,10 @@ class Effects {
   /// possibly through a view.
   bool changes_state(const Node& node) const;
 
+  /// Returns whether a node changes a parameter in place, as the lookup of an embedding
+  /// with max_norm does.
+  bool changes_parameter(const Node& node) const;
+
   /// Returns whether a node changes the memory of a value in place.
   bool is_changed(ValueId id) const {
     return is_changed_[static_cast<size_t>(root(id))];
@@ -46,8 +50,8 @@ class Effects {
   std::vector<bool> is_scratch_;
 };
 
-/// Returns the first node that changes a parameter in the forward pass, such as the
-/// lookup of an embedding with max_norm; null if there is none.
+/// Returns the first node that changes a parameter in the forward pass; null if there
+/// is none.
 [[nodiscard]] const Node* find_change_of_parameter(const Graph& graph);
 
 }  // namespace tandem

@@ -77,14 +77,6 @@ Graph with_constant_values(Graph graph) {
   return graph;
 }
 
-// Returns whether the outputs share the memory of the first argument in evaluation
-// mode.
-bool shares_memory(const Node& node) {
-  const auto& row = operator_row(node.target);
-  return row.has(kIsView) || row.has(kIsDropout) || node.target == "aten::to" ||
-         node.target == "aten::type_as" || node.target == "aten::expand_as";
-}
-
 constexpr const char* kAdvice =
     "replace the operators in the network, or use another format";
 
@@ -102,26 +94,20 @@ constexpr const char* kAdvice =
       kAdvice));
 }
 
-// Returns whether a node changes a parameter, such as an embedding with max_norm.
-// PyTorch changes the parameter in evaluation mode too.
-bool changes_parameter(const Graph& graph, const Effects& effects, const Node& node) {
-  const ValueId changed = effects.changed(node);
-  return changed >= 0 && graph.value(changed).kind == ValueKind::parameter;
-}
-
 // Adds a node of the graph. `is_used` is true for values that the model needs.
 void add_to(
     OnnxBuilder& builder, const Graph& graph, const Effects& effects, const Node& node,
     const std::vector<bool>& is_used) {
   // Evaluation does not change buffers.
   if (effects.changes_state(node)) {
-    if (changes_parameter(graph, effects, node)) {
+    // PyTorch changes the parameter in evaluation mode too.
+    if (effects.changes_parameter(node)) {
       throw OnnxObstacle{"that changes a parameter"};
     }
     if (effects.is_scratch(effects.changed(node))) {
       throw OnnxObstacle{"that overwrites a buffer"};
     }
-    builder.end(node, {builder.name_of(written_value(node))}, true);
+    builder.end(node, {builder.name_of(written_value(node))});
     return;
   }
   const OnnxRow* row = onnx_row(node.target);
@@ -137,7 +123,7 @@ void add_to(
       throw OnnxObstacle{"with its other outputs"};
     }
   }
-  builder.end(node, results, shares_memory(node));
+  builder.end(node, results);
 }
 
 // Returns, for each value, whether a node reads it or it is the output.
@@ -155,13 +141,13 @@ std::vector<bool> used_values(const Graph& graph) {
 OnnxModel onnx_model(const Graph& of) {
   const Graph graph = with_constant_values(of);
   const Effects effects(graph);
-  OnnxBuilder builder(graph);
+  OnnxBuilder builder(graph, effects);
   const auto is_used = used_values(graph);
   // Nodes by operator and reason.
   std::map<std::string, std::vector<const Node*>> obstacles;
   for (const auto& node : graph.nodes) {
     const bool needed =
-        changes_parameter(graph, effects, node) ||
+        effects.changes_parameter(node) ||
         (written_value(node) >= 0 && !effects.changes_state(node)) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](const ValueId id) {
           return id >= 0 && is_used[static_cast<size_t>(id)];

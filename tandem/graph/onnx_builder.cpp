@@ -24,15 +24,14 @@ OnnxValue onnx_value(const std::string& name, const Value& value) {
 
 }  // namespace
 
-OnnxBuilder::OnnxBuilder(const Graph& graph)
+OnnxBuilder::OnnxBuilder(const Graph& graph, const Effects& effects)
     : graph_(graph),
+      effects_(effects),
       names_(graph.values.size()),
-      memory_(graph.values.size()),
       changed_by_(graph.values.size()) {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[i];
     const auto id = static_cast<ValueId>(i);
-    memory_[i] = id;
     if (value.kind == ValueKind::parameter || value.kind == ValueKind::buffer) {
       state_names_[id] = unique(value.state_name);
     }
@@ -198,8 +197,9 @@ std::string OnnxBuilder::renamed(
 void OnnxBuilder::overwrite(const Node& node, ValueId written) {
   const std::string before = names_[static_cast<size_t>(written)];
   const std::string after = names_[static_cast<size_t>(node.outputs[0])];
-  for (size_t i = 0; i < memory_.size(); ++i) {
-    if (memory_[i] != memory_[static_cast<size_t>(written)] || names_[i].empty()) {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto id = static_cast<ValueId>(i);
+    if (names_[i].empty() || effects_.root(id) != effects_.root(written)) {
       continue;
     }
     if (names_[i] == before) {
@@ -210,7 +210,7 @@ void OnnxBuilder::overwrite(const Node& node, ValueId written) {
   }
 }
 
-void OnnxBuilder::end(const Node& node, const OnnxNames& outputs, bool same_memory) {
+void OnnxBuilder::end(const Node& node, const OnnxNames& outputs) {
   const ValueId written = written_value(node);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId id = node.outputs[i];
@@ -218,10 +218,6 @@ void OnnxBuilder::end(const Node& node, const OnnxNames& outputs, bool same_memo
       continue;
     }
     names_[static_cast<size_t>(id)] = renamed(node, i, outputs[i]);
-    if (same_memory || written >= 0) {
-      const ValueId owner = written >= 0 ? written : node.arguments[0].value;
-      memory_[static_cast<size_t>(id)] = memory_[static_cast<size_t>(owner)];
-    }
   }
   if (written >= 0 && !node.outputs.empty() && node.outputs[0] >= 0) {
     overwrite(node, written);

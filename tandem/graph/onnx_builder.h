@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/formats/onnx_file.h"
+#include "tandem/graph/effects.h"
 #include "tandem/graph/graph.h"
 
 namespace tandem {
@@ -24,7 +25,7 @@ using OnnxNames = std::vector<std::string>;
 /// Builds the ONNX model of a graph, node by node.
 class OnnxBuilder {
  public:
-  explicit OnnxBuilder(const Graph& graph);
+  OnnxBuilder(const Graph& graph, const Effects& effects);
 
   /// Begins a node of the graph. add() and constant() name ONNX nodes and values after
   /// it.
@@ -59,9 +60,8 @@ class OnnxBuilder {
   std::string reshape(const std::string& value, const std::vector<Size>& shape);
 
   /// Ends a node of the graph. Its first outputs are the ONNX values `outputs`, which
-  /// get the names of the graph's values. `same_memory` is true if the outputs are
-  /// views of the first argument.
-  void end(const Node& node, const OnnxNames& outputs, bool same_memory);
+  /// get the names of the graph's values.
+  void end(const Node& node, const OnnxNames& outputs);
 
   /// Ends a node whose outputs no later node can use.
   void end_without_counterpart(const Node& node);
@@ -77,6 +77,7 @@ class OnnxBuilder {
   void overwrite(const Node& node, ValueId written);
 
   const Graph& graph_;
+  const Effects& effects_;
   OnnxModel model_;
   // Prefix of names.
   std::string prefix_;
@@ -85,8 +86,6 @@ class OnnxBuilder {
   std::set<std::string> taken_;
   // ONNX name of each value of the graph; "" for a value without a name.
   OnnxNames names_;
-  // Values with the same number share memory.
-  std::vector<ValueId> memory_;
   // Node that has changed the memory of a value in place; null if there is none.
   std::vector<const Node*> changed_by_;
   // Names of state_dict(), reserved for parameters and buffers.
