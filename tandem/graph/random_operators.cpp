@@ -31,17 +31,22 @@ std::optional<size_t> sample_dimension(const std::vector<Size>& shape) {
   return std::nullopt;
 }
 
-// Calls `draw` with the values of the samples' random numbers, the number of samples
+// Calls `draw` with the values that determine the random numbers, the number of samples
 // and the number of elements per sample, and returns its rows as a tensor of `sizes`.
+// In evaluation, the seed is 0.
 template <typename Draw>
 at::Tensor draw_per_sample(
     const OperatorCall& call, std::vector<int64_t> sizes,
     const std::vector<Size>& shape, const Draw& draw) {
+  SampleContext context = call.context.samples;
+  if (!call.context.training) {
+    context.seed = 0;
+    context.epoch = context.step_position = 0;
+  }
   const auto dimension = sample_dimension(shape);
   if (!dimension) {
-    SampleContext step = call.context.samples;
-    step.first_position = step.step_position;
-    return draw(step, 1, c10::multiply_integers(sizes)).view(sizes);
+    context.first_position = context.step_position;
+    return draw(context, 1, c10::multiply_integers(sizes)).view(sizes);
   }
   // A dimension such as N * heads has several rows per sample.
   const auto place = static_cast<std::ptrdiff_t>(*dimension);
@@ -51,7 +56,7 @@ at::Tensor draw_per_sample(
   const int64_t samples =
       call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
   const int64_t count = c10::multiply_integers(sizes);
-  return draw(call.context.samples, samples, samples == 0 ? 0 : count / samples)
+  return draw(context, samples, samples == 0 ? 0 : count / samples)
       .view(sizes)
       .movedim(0, place);
 }
@@ -96,18 +101,23 @@ bool is_in_place(const OperatorCall& call) {
   return call.node.target.back() == '_';
 }
 
-// The mode in the arguments of (input, p, train) is false for a frozen module.
+// Returns whether (input, p, train) drops elements. `train` is false for a frozen
+// module.
 bool drops(const OperatorCall& call) {
-  return call.context.training && call.arguments[2].toBool();
+  return call.context.training && call.arguments[2].toBool() &&
+         call.arguments[1].toDouble() != 0;
 }
 
-// Channel dropout has one random number for each channel.
-std::vector<int64_t> sizes_of_mask(const OperatorCall& call, const at::Tensor& x) {
+// Returns the mask of (input, p, train). Channel dropout has one random number for each
+// channel.
+at::Tensor mask_of_input(const OperatorCall& call, const at::Tensor& x) {
   auto sizes = x.sizes().vec();
   if (call.node.target.find("feature") != std::string::npos && sizes.size() > 2) {
     std::fill(sizes.begin() + 2, sizes.end(), 1);
   }
-  return sizes;
+  return mask_for(
+      call, sizes, call.graph.value(call.node.arguments[0].value).shape,
+      call.arguments[1].toDouble(), x.options());
 }
 
 // --- distributions
@@ -157,36 +167,24 @@ struct Distribution {
   std::function<at::Tensor(const CallArguments&)> mean = {};
 };
 
-at::Tensor half(const CallArguments&) {
-  return at::full({}, 0.5, at::kDouble);
-}
-
-at::Tensor zero(const CallArguments&) {
-  return at::full({}, 0.0, at::kDouble);
-}
-
 // bernoulli(self) has probabilities in `self`; other overloads have an argument p.
 at::Tensor probabilities(const CallArguments& arguments) {
   return arguments.numbers(arguments.find("p") != nullptr ? "p" : "self", 0.5);
 }
 
-// Draws integers in [low, high).
-at::Tensor integers(const at::Tensor& uniform, int64_t low, int64_t high) {
+// Draws integers in [low, high). Without a bound, random_() draws all integers of
+// float32's mantissa.
+at::Tensor whole_numbers(const CallArguments& arguments, const at::Tensor& uniform) {
+  const int64_t low = arguments.integer("from", arguments.integer("low", 0));
+  const int64_t high =
+      arguments.integer("to", arguments.integer("high", int64_t{1} << 24));
   return uniform.mul(static_cast<double>(high - low))
       .floor()
       .clamp_max(static_cast<double>(high - low - 1))
       .add(static_cast<double>(low));
 }
 
-at::Tensor at_most_24_bits(const CallArguments& arguments, const at::Tensor& uniform) {
-  const int64_t low = arguments.integer("from", arguments.integer("low", 0));
-  // Without a bound, random_() draws all integers of float32's mantissa.
-  const int64_t high =
-      arguments.integer("to", arguments.integer("high", int64_t{1} << 24));
-  return integers(uniform, low, high);
-}
-
-// uniform_(from, to), whose numbers are less than `to` in float32 too.
+// uniform_(from, to) and rand(): numbers that are less than `to` in float32 too.
 at::Tensor uniform_between(const CallArguments& arguments, const at::Tensor& uniform) {
   const auto from = arguments.numbers("from", 0);
   const auto width = arguments.numbers("to", 1).sub(from);
@@ -200,11 +198,13 @@ const std::map<std::string, Distribution>& distributions() {
   const Distribution uniform = {
       &uniform_between,
       [](const A& a) { return a.numbers("from", 0).add(a.numbers("to", 1)).mul(0.5); }};
-  const Distribution unit = {
-      [](const A&, const T& u) { return u.clamp_max(1 - 0x1p-24); }, &half};
-  const Distribution standard_normal = {
-      [](const A&, const T& u) { return normal_numbers(u); }, &zero};
-  const Distribution whole_numbers = {&at_most_24_bits};
+  // Without arguments, as for randn(), the mean is 0 and the deviation 1.
+  const Distribution normal = {
+      [](const A& a, const T& u) {
+        return normal_numbers(u).mul(a.numbers("std", 1)).add(a.numbers("mean"));
+      },
+      [](const A& a) { return a.numbers("mean"); }};
+  const Distribution integers = {&whole_numbers};
   static const std::map<std::string, Distribution> all = {
       {"bernoulli",
        {[](const A& a, const T& u) { return u.lt(probabilities(a)).to(at::kDouble); },
@@ -233,19 +233,15 @@ const std::map<std::string, Distribution>& distributions() {
         [](const A& a) {
           return a.numbers("mean").add(a.numbers("std").square().mul(0.5)).exp();
         }}},
-      {"normal",
-       {[](const A& a, const T& u) {
-          return normal_numbers(u).mul(a.numbers("std", 1)).add(a.numbers("mean"));
-        },
-        [](const A& a) { return a.numbers("mean"); }}},
+      {"normal", normal},
       {"uniform_", uniform},
-      {"rand", unit},
-      {"rand_like", unit},
-      {"randn", standard_normal},
-      {"randn_like", standard_normal},
-      {"random_", whole_numbers},
-      {"randint", whole_numbers},
-      {"randint_like", whole_numbers},
+      {"rand", uniform},
+      {"rand_like", uniform},
+      {"randn", normal},
+      {"randn_like", normal},
+      {"random_", integers},
+      {"randint", integers},
+      {"randint_like", integers},
   };
   return all;
 }
@@ -281,28 +277,6 @@ std::vector<int64_t> sizes_of_result(
   return self != nullptr && self->isTensor()
              ? self->toTensor().sizes().vec()
              : sizes_at(shape_of_result(call), call.samples);
-}
-
-// A call in evaluation, for operators that also draw then.
-ForwardContext with_seed_0(ForwardContext context) {
-  context.samples.seed = 0;
-  context.samples.epoch = 0;
-  context.samples.step_position = 0;
-  return context;
-}
-
-// Returns uniform numbers; in evaluation those of seed 0.
-at::Tensor uniform_in_both_modes(
-    const OperatorCall& call, const std::vector<int64_t>& sizes,
-    const std::vector<Size>& shape) {
-  if (call.context.training) {
-    return uniform_for(call, sizes, shape);
-  }
-  const auto context = with_seed_0(call.context);
-  return uniform_for(
-      {call.graph, call.node, call.samples, call.device, call.arguments, context,
-       call.stack_statistics},
-      sizes, shape);
 }
 
 // --- recurrent networks
@@ -354,26 +328,22 @@ at::Tensor dropped_out(
 
 at::Tensor run_dropout(const OperatorCall& call) {
   at::Tensor x = call.arguments[0].toTensor();
-  const double p = call.arguments[1].toDouble();
-  if (!drops(call) || p == 0) {
+  if (!drops(call)) {
     return x;
   }
-  const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
-  const auto mask = mask_for(call, sizes_of_mask(call, x), shape, p, x.options());
+  const auto mask = mask_of_input(call, x);
   return is_in_place(call) ? x.mul_(mask) : x.mul(mask);
 }
 
 at::Tensor run_alpha_dropout(const OperatorCall& call) {
   at::Tensor x = call.arguments[0].toTensor();
-  const double p = call.arguments[1].toDouble();
-  if (!drops(call) || p == 0) {
+  if (!drops(call)) {
     return x;
   }
+  const double p = call.arguments[1].toDouble();
   constexpr double kAlpha = 1.7580993408473766;
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
-  const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
-  const auto kept =
-      mask_for(call, sizes_of_mask(call, x), shape, p, x.options()).mul(1 - p);
+  const auto kept = mask_of_input(call, x).mul(1 - p);
   const auto offset = kept.sub(1).mul(kAlpha * a).add(kAlpha * a * p);
   return is_in_place(call) ? x.mul_(kept.mul(a)).add_(offset)
                            : x.mul(kept.mul(a)).add(offset);
@@ -400,7 +370,7 @@ at::Tensor run_distribution(const OperatorCall& call) {
   const auto numbers =
       call.context.training || !distribution.mean
           ? distribution.draw(
-                arguments, uniform_in_both_modes(call, sizes, shape_of_result(call)))
+                arguments, uniform_for(call, sizes, shape_of_result(call)))
           : distribution.mean(arguments).expand(sizes);
   if (is_in_place(call)) {
     return call.arguments[0].toTensor().copy_(numbers);
@@ -415,7 +385,7 @@ at::Tensor run_multinomial(const OperatorCall& call) {
   if (call.arguments[2].toBool()) {
     auto sizes = weights.sizes().vec();
     sizes.back() = count;
-    const auto uniform = uniform_in_both_modes(call, sizes, shape);
+    const auto uniform = uniform_for(call, sizes, shape);
     const auto sums = weights.cumsum(-1);
     const auto drawn = uniform.mul(sums.narrow(-1, sums.size(-1) - 1, 1));
     // The number of partial sums that the drawn number reaches.
@@ -426,13 +396,13 @@ at::Tensor run_multinomial(const OperatorCall& call) {
         .to(call.device);
   }
   // Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
-  const auto uniform = uniform_in_both_modes(call, weights.sizes().vec(), shape);
+  const auto uniform = uniform_for(call, weights.sizes().vec(), shape);
   return std::get<1>(uniform.log().div(weights).topk(count, -1)).to(call.device);
 }
 
 at::Tensor run_randperm(const OperatorCall& call) {
   const int64_t count = call.arguments[0].toInt();
-  return uniform_in_both_modes(call, {count}, {Size{count, 0}})
+  return uniform_for(call, {count}, {Size{count, 0}})
       .argsort()
       .to(call.device, dtype_of_result(call, CallArguments(call)));
 }
