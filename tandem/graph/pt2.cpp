@@ -405,19 +405,12 @@ class ProgramReader {
     name_results(source, results);
   }
 
-  // Names the results of a region, one tensor each or a list of tensors.
+  // Names the results of a region.
   void name_results(const json& source, const std::vector<ValueId>& results) {
     std::vector<std::string> names;
     for (const auto& output : array_of(source.at("outputs"))) {
-      if (kind_of(output) == "as_tensor") {
-        names.push_back(string_of(output.at("as_tensor").at("name")));
-      } else if (kind_of(output) == "as_tensors") {
-        for (const auto& tensor : array_of(output.at("as_tensors"))) {
-          names.push_back(string_of(tensor.at("name")));
-        }
-      } else {
-        names.emplace_back();
-      }
+      const auto more = names_in(output);
+      names.insert(names.end(), more.begin(), more.end());
     }
     for (size_t i = 0; i < names.size(); ++i) {
       if (!names[i].empty() && (i >= results.size() || results[i] < 0)) {
@@ -492,36 +485,38 @@ class ProgramReader {
     graph_.nodes.push_back(std::move(node));
   }
 
+  // Returns the names of the tensors in an output, which is a tensor or a list of
+  // tensors; one empty name for another output, such as None.
+  static std::vector<std::string> names_in(const json& output) {
+    const std::string& kind = kind_of(output);
+    const json& value = output.at(kind);
+    std::vector<std::string> names;
+    if (kind == "as_tensors") {
+      for (const auto& tensor : array_of(value)) {
+        names.push_back(string_of(tensor.at("name")));
+      }
+    } else {
+      names.push_back(kind == "as_tensor" ? string_of(value.at("name")) : "");
+    }
+    return names;
+  }
+
   // Returns the name of the first output.
   static std::string name_of(const std::string& target, const json::array_t& outputs) {
-    if (!outputs.empty()) {
-      const std::string& kind = kind_of(outputs[0]);
-      const json& output = outputs[0].at(kind);
-      if (kind == "as_tensor") {
-        return string_of(output.at("name"));
-      }
-      if (kind == "as_tensors" && !array_of(output).empty()) {
-        return string_of(array_of(output)[0].at("name"));
-      }
-    }
-    return target;
+    const auto names =
+        outputs.empty() ? std::vector<std::string>() : names_in(outputs[0]);
+    return names.empty() || names[0].empty() ? target : names[0];
   }
 
   void add_outputs(Node& node, const json& output) {
     const std::string& kind = kind_of(output);
-    const json& value = output.at(kind);
-    if (kind == "as_tensor") {
-      node.outputs.push_back(add(value_of(string_of(value.at("name")), kOutput)));
-    } else if (kind == "as_tensors") {
-      for (const auto& tensor : array_of(value)) {
-        node.outputs.push_back(add(value_of(string_of(tensor.at("name")), kOutput)));
-      }
-    } else if (kind == "as_none") {
-      node.outputs.push_back(-1);
-    } else {
+    if (kind != "as_tensor" && kind != "as_tensors" && kind != "as_none") {
       refuse(
           "returns a value of the kind '" + kind +
           "', expected tensors; do not read numbers from tensors in the model");
+    }
+    for (const auto& name : names_in(output)) {
+      node.outputs.push_back(kind == "as_none" ? -1 : add(value_of(name, kOutput)));
     }
   }
 
