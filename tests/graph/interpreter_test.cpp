@@ -236,6 +236,14 @@ TEST(Interpreter, FrozenBatchNormNeverUsesTheBatch) {
   EXPECT_TRUE(norm.mean.equal(at::zeros({3}, at::kDouble)));
 }
 
+// Adds the mean of three features over the batch.
+ValueId mean_of_batch(GraphBuilder& builder) {
+  return builder.add(
+      "aten::mean", "dim",
+      {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
+      fixed_shape({3}));
+}
+
 // mean.mul_(0.9).add_(x.mean(0)); x - mean
 TEST(Interpreter, OnlyTrainingChangesABuffer) {
   GraphBuilder builder({3});
@@ -244,10 +252,7 @@ TEST(Interpreter, OnlyTrainingChangesABuffer) {
   const auto scaled = builder.add(
       "aten::mul_", "Scalar", {Argument::of_value(buffer), Argument::of(0.9)},
       fixed_shape({3}));
-  const auto of_batch = builder.add(
-      "aten::mean", "dim",
-      {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
-      fixed_shape({3}));
+  const auto of_batch = mean_of_batch(builder);
   const auto moved = builder.add(
       "aten::add_", "Tensor",
       {Argument::of_value(scaled), Argument::of_value(of_batch)}, fixed_shape({3}));
@@ -274,10 +279,7 @@ TEST(Interpreter, OnlyTrainingChangesABufferThroughAView) {
       "aten::select", "int",
       {Argument::of_value(buffer), Argument::of(int64_t{0}), Argument::of(int64_t{0})},
       fixed_shape({3}));
-  const auto of_batch = builder.add(
-      "aten::mean", "dim",
-      {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
-      fixed_shape({3}));
+  const auto of_batch = mean_of_batch(builder);
   const auto copied = builder.add(
       "aten::copy_", "", {Argument::of_value(row), Argument::of_value(of_batch)},
       fixed_shape({3}));
@@ -299,10 +301,7 @@ TEST(Interpreter, EvaluationComputesInACopyOfAScratchBuffer) {
     GraphBuilder builder({3});
     const auto memory = at::zeros({3}, at::kDouble);
     const auto scratch = builder.state("scratch", memory, kind);
-    const auto of_batch = builder.add(
-        "aten::mean", "dim",
-        {Argument::of_value(builder.input()), Argument::of(std::vector<int64_t>{0})},
-        fixed_shape({3}));
+    const auto of_batch = mean_of_batch(builder);
     const auto copied = builder.add(
         "aten::copy_", "", {Argument::of_value(scratch), Argument::of_value(of_batch)},
         fixed_shape({3}));

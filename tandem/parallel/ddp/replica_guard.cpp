@@ -60,6 +60,10 @@ constexpr Setting kSettings[] = {
 constexpr const char* kNoCheck =
     "set DistributedDataParallelOptions::check_samples to false";
 
+constexpr const char* kNotTrained =
+    " read training samples, but ran no backward of the wrapped module; train the "
+    "module that was passed to DistributedDataParallel, not a copy of it";
+
 uint64_t mix(uint64_t hash, uint64_t word) {
   hash += word * 0xc2b2ae3d27d4eb4full;
   return (hash << 31 | hash >> 33) * 0x9e3779b185ebca87ull;
@@ -124,10 +128,7 @@ std::vector<int> ranks_with(const at::Tensor& rows, Column column) {
 void check_trained(const at::Tensor& rows) {
   const auto ranks = ranks_with(rows, kReadOnly);
   if (!ranks.empty()) {
-    throw Error(
-        "[ddp] " + with_numbers("rank", ranks) +
-        " read training samples, but ran no backward of the wrapped module; train the "
-        "module that was passed to DistributedDataParallel, not a copy of it");
+    throw Error("[ddp] " + with_numbers("rank", ranks) + kNotTrained);
   }
 }
 
@@ -203,10 +204,7 @@ ReplicaGuard::~ReplicaGuard() {
   }
   const auto rank = "[ddp] rank " + std::to_string(comm_.rank());
   if (read_samples_only()) {
-    log_error(
-        rank +
-        " read training samples, but ran no backward of the wrapped module; train the "
-        "module that was passed to DistributedDataParallel, not a copy of it");
+    log_error(rank + kNotTrained);
   } else {
     log_warning(
         rank +
