@@ -3,11 +3,28 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <iterator>
 
 namespace tandem {
 
 namespace {
+
+// Returns the number of bytes at the start of a text that are ASCII, rounded down to a
+// multiple of 8. Large tables are mostly ASCII.
+size_t ascii_length(std::string_view text) {
+  constexpr uint64_t kNotAscii = 0x8080'8080'8080'8080;
+  size_t length = 0;
+  uint64_t word = 0;
+  for (; length + sizeof(word) <= text.size(); length += sizeof(word)) {
+    std::memcpy(&word, text.data() + length, sizeof(word));
+    if ((word & kNotAscii) != 0) {
+      break;
+    }
+  }
+  return length;
+}
 
 // Returns the number of bytes of the UTF-8 character at the start of a text, 0 if the
 // bytes are not UTF-8.
@@ -40,14 +57,24 @@ size_t utf8_length(std::string_view text) {
 }  // namespace
 
 std::optional<size_t> find_invalid_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
+  size_t at = ascii_length(text);
+  while (at < text.size()) {
     const size_t length = utf8_length(text.substr(at));
     if (length == 0) {
       return at;
     }
     at += length;
+    at += ascii_length(text.substr(at));
   }
   return std::nullopt;
+}
+
+std::optional<std::string> describe_invalid_utf8(std::string_view text) {
+  const auto at = find_invalid_utf8(text);
+  return at ? std::optional<std::string>(fmt::format(
+                  "the byte {:02x} at position {}",
+                  static_cast<unsigned char>(text[*at]), *at + 1))
+            : std::nullopt;
 }
 
 std::string with_escapes(std::string_view text) {

@@ -114,6 +114,10 @@ inline std::string with_numbers(
 /// nullopt if the whole text is UTF-8.
 [[nodiscard]] std::optional<size_t> find_invalid_utf8(std::string_view text);
 
+/// Returns "the byte fc at position 3" for the first byte of a text that is not UTF-8,
+/// with positions from 1, or nullopt if the whole text is UTF-8.
+[[nodiscard]] std::optional<std::string> describe_invalid_utf8(std::string_view text);
+
 /// Returns a text in which "\xfc" replaces a byte fc that is not UTF-8.
 [[nodiscard]] std::string with_escapes(std::string_view text);
 

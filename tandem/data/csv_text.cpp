@@ -88,13 +88,12 @@ CsvRows::CsvRows(std::string_view text, std::string path, size_t most_cells)
     fail("has a NUL byte, expected text in UTF-8; save the file as CSV in UTF-8");
   }
   if (const auto at = find_invalid_utf8(text)) {
-    const size_t line_end = text.substr(0, *at).rfind('\n');
+    const size_t line_begin = text.substr(0, *at).rfind('\n') + 1;
     row_line_ += std::count(text.begin(), text.begin() + *at, '\n');
-    fail(fmt::format(
-        "has the byte {:02x} at position {}, expected text in UTF-8; convert the file, "
-        "for example with iconv -f LATIN1 -t UTF-8",
-        static_cast<unsigned char>(text[*at]),
-        *at - (line_end == std::string_view::npos ? 0 : line_end + 1) + 1));
+    fail(
+        "has " + *describe_invalid_utf8(text.substr(line_begin)) +
+        ", expected text in UTF-8; convert the file, for example with iconv -f LATIN1 "
+        "-t UTF-8");
   }
   text = without_line_ends(without_mark(text));
   at_ = text.data();

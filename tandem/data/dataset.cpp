@@ -96,12 +96,11 @@ void check_classes(
 // Checks texts that checkpoints will contain.
 void check_texts(const Dataset& data) {
   const auto check = [&](const std::string& what, const std::string& text) {
-    if (const auto at = find_invalid_utf8(text)) {
+    if (const auto byte = describe_invalid_utf8(text)) {
       throw ConfigError(fmt::format(
-          "[data] {} of '{}' is '{}', with the byte {:02x} at position {}, expected "
-          "UTF-8; convert the text to UTF-8",
-          what, with_escapes(data.name), with_escapes(text),
-          static_cast<unsigned char>(text[*at]), *at + 1));
+          "[data] {} of '{}' is '{}', with {}, expected UTF-8; convert the text to "
+          "UTF-8",
+          what, with_escapes(data.name), with_escapes(text), *byte));
     }
   };
   check("the name", data.name);

@@ -32,6 +32,20 @@ TEST(FindInvalidUtf8, ReturnsThePositionOfOtherBytes) {
   }
 }
 
+TEST(FindInvalidUtf8, ReadsLongTexts) {
+  for (size_t length = 0; length < 40; ++length) {
+    const std::string ascii(length, 'x');
+    EXPECT_EQ(find_invalid_utf8(ascii + "\xff" + ascii), length);
+    EXPECT_EQ(find_invalid_utf8(ascii + "\xc3\xa4" + ascii + "\xff"), 2 * length + 2);
+    EXPECT_EQ(find_invalid_utf8(ascii + "\xc3\xa4" + ascii), std::nullopt);
+  }
+}
+
+TEST(DescribeInvalidUtf8, NamesTheByteAndItsPosition) {
+  EXPECT_EQ(describe_invalid_utf8("K\xf6ln"), "the byte f6 at position 2");
+  EXPECT_EQ(describe_invalid_utf8("Koeln"), std::nullopt);
+}
+
 TEST(WithEscapes, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(with_escapes("K\xc3\xb6ln"), "K\xc3\xb6ln");
   EXPECT_EQ(with_escapes("K\xf6ln\xff"), "K\\xf6ln\\xff");

@@ -129,12 +129,11 @@ class Lister {
 
   // Checks a name that checkpoints will contain.
   void check_name(const std::string& name) const {
-    if (const auto at = find_invalid_utf8(name)) {
+    if (const auto byte = describe_invalid_utf8(name)) {
       throw DataError(fmt::format(
-          "[data] the class folder '{}' in '{}' has the byte {:02x} at position {} of "
-          "its name, expected UTF-8; rename the folder, for example with convmv -f "
-          "latin1 -t utf8 --notest",
-          with_escapes(name), root_, static_cast<unsigned char>(name[*at]), *at + 1));
+          "[data] the class folder '{}' in '{}' has {} of its name, expected UTF-8; "
+          "rename the folder, for example with convmv -f latin1 -t utf8 --notest",
+          with_escapes(name), root_, *byte));
     }
   }
 
