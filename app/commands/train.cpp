@@ -35,8 +35,7 @@ void check_world(
   if (asked > 1 && asked != env.world_size) {
     throw ConfigError(fmt::format(
         "[launch] --nproc and --nnodes request {} ranks, but {} is {}; leave out "
-        "--nproc "
-        "under a launcher, or {}",
+        "--nproc under a launcher, or {}",
         asked, size_variable(env), env.world_size,
         env.source == "env" ? "unset RANK and WORLD_SIZE"
                             : "let it start one process, which starts the ranks"));

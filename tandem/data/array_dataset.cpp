@@ -153,8 +153,7 @@ void log_meaning(const Dataset& train, const DataRequest& request) {
   if (request.logs_parts && train.has_byte_numbers()) {
     log_info(fmt::format(
         "[data] the inputs of '{}' are uint8 of the shape {}, so they are numbers, "
-        "which "
-        "are not divided by 255; for images, set --shape CHANNELS,HEIGHT,WIDTH",
+        "which are not divided by 255; for images, set --shape CHANNELS,HEIGHT,WIDTH",
         train.name, shape_text(train.inputs.shape)));
   }
 }

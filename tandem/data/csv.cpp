@@ -288,8 +288,7 @@ std::vector<size_t> chosen_positions(
     if (drops != is_left_out(listed[i])) {
       throw ConfigError(
           "[data] columns has names with and without a hyphen, expected columns to "
-          "use, "
-          "or all,-NAME to leave columns out; change --columns");
+          "use, or all,-NAME to leave columns out; change --columns");
     }
     const std::string name = drops ? listed[i].substr(1) : listed[i];
     if (!contains(names, name)) {

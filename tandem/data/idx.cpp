@@ -292,8 +292,7 @@ std::string find_idx_folder(const std::string& path) {
     if (!found.empty()) {
       throw DataError(fmt::format(
           "[data] '{}' has the data sets '{}' and '{}', expected one; set --data to "
-          "one "
-          "of them",
+          "one of them",
           path, found, path + name));
     }
     found = path + name;
