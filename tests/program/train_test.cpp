@@ -112,7 +112,7 @@ TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
 std::vector<double> losses_of_net(const std::string& precision, const char* isa) {
   const Scratch scratch;
   const auto result = run_ok(
-      {"train", "--model", "net", "--limit", "640", "--epochs", "1", "--precision",
+      {"train", "--model", "net", "--limit", "192", "--epochs", "1", "--precision",
        precision, "--log-every", "1", "--log-line", "{batch_loss}", "--test-line",
        "off", "--out", scratch / "run"},
       {{"ONEDNN_MAX_CPU_ISA", isa}});
@@ -125,7 +125,7 @@ std::vector<double> losses_of_net(const std::string& precision, const char* isa)
       losses.push_back(loss);
     }
   }
-  EXPECT_EQ(losses.size(), 10u);
+  EXPECT_EQ(losses.size(), 3u);
   return losses;
 }
 
@@ -138,7 +138,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 // A CPU without bfloat16 rounds where a CPU with bfloat16 does. The runs differ by the
-// order of sums, which is less than the difference between bfloat16 and float32.
+// order of sums, which is much less than the difference between bfloat16 and float32. Ten
+// steps are too many: the order of sums moves the losses as far as bfloat16 does.
 TEST(Train, Bfloat16WithoutInstructionsGivesNearlyEqualNumbers) {
   const auto computed = losses_of_net("bf16", "ALL");
   const auto rounded = losses_of_net("bf16", "AVX2");
@@ -146,7 +147,7 @@ TEST(Train, Bfloat16WithoutInstructionsGivesNearlyEqualNumbers) {
   EXPECT_GT(distance(rounded, wide), 1e-4);
   RecordProperty("apart", std::to_string(distance(rounded, computed)));
   RecordProperty("from_float32", std::to_string(distance(rounded, wide)));
-  EXPECT_LT(distance(rounded, computed), distance(rounded, wide));
+  EXPECT_LT(10 * distance(rounded, computed), distance(rounded, wide));
 }
 
 TEST(Train, DryRunDoesTwoStepsEvaluatesAndSavesNothing) {
