@@ -36,9 +36,9 @@ struct Draw {
   std::vector<Argument> arguments;
   bool takes_tensor;
   // Means in training and in evaluation.
-  double mean;
-  double tolerance;
-  double evaluation;
+  double mean = 0;
+  double tolerance = 0;
+  double evaluation = 0;
 };
 
 Graph graph_of(const Draw& draw) {
