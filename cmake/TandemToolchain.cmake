@@ -60,7 +60,12 @@ target_compile_options(tandem_warnings INTERFACE
 
 if(TANDEM_SANITIZE)
   # Undefined behavior ends the program instead of printing a line.
-  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-sanitize-recover=all
+  # The address sanitizer finds null pointers and accesses beyond an object, too. Without
+  # those checks and the one of virtual tables, sources compile in four fifths of the time.
+  if(TANDEM_SANITIZE MATCHES address)
+    set(without -fno-sanitize=null,vptr,object-size)
+  endif()
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} ${without} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
