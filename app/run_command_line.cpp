@@ -11,6 +11,7 @@
 #include "app/describe.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/output.h"
 #include "tandem/launch/failure_file.h"
 
@@ -102,6 +103,11 @@ int run_command_line(
     // A write beyond `ulimit -f` then fails with an error, as on a full disk, instead
     // of ending the process.
     std::signal(SIGXFSZ, SIG_IGN);
+    on_lost_page([](const std::exception& error) {
+      if (!report_to_launcher(error)) {
+        report_failure(error);
+      }
+    });
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
       fmt::print("{}", help);

@@ -23,6 +23,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
@@ -106,6 +107,8 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The ranks then read the files, and report the error.
+  on_lost_page([](const std::exception&) {});
   if (getppid() == parent) {
     try {
       read_into(memory, request, deadline);
