@@ -97,6 +97,11 @@ bool all_report(
   });
 }
 
+// Returns whether an error is about files, which differ between hosts.
+bool is_about_files(const std::string& message) {
+  return message.rfind("[data] ", 0) == 0 || message.rfind("[files] ", 0) == 0;
+}
+
 // Describes the end of a rank that wrote no report.
 std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
@@ -177,9 +182,11 @@ HostEnding ending_of_host(
                           (when.several_hosts ? " on " + host_name() : "");
   const bool saved = has_saved(*process, report);
   if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
-    const bool of_all_ranks = report->code == kExitMisuse || saved ||
-                              when.stop_signal != 0 ||
-                              all_report(report->message, endings, reports);
+    const bool of_host = when.several_hosts && is_about_files(report->message);
+    const bool of_all_ranks =
+        saved || when.stop_signal != 0 ||
+        (!of_host && (report->code == kExitMisuse ||
+                      all_report(report->message, endings, reports)));
     return {
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};
   }
