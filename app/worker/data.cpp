@@ -60,7 +60,7 @@ void print_classes(const Dataset& data) {
   for (size_t i = 0; i < counts.size() && i < kMost; ++i) {
     const std::string name =
         i < data.class_names.size() && data.class_names[i] != std::to_string(i)
-            ? " " + data.class_names[i]
+            ? " " + with_escapes(data.class_names[i])
             : "";
     fmt::print("  class {}{}: {}\n", i, name, counts[i]);
   }
