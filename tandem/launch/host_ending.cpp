@@ -97,11 +97,6 @@ bool all_report(
   });
 }
 
-// Returns whether an error is about files, which differ between hosts.
-bool is_about_files(const std::string& message) {
-  return message.rfind("[data] ", 0) == 0 || message.rfind("[files] ", 0) == 0;
-}
-
 // Describes the end of a rank that wrote no report.
 std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
@@ -155,6 +150,10 @@ std::optional<HostEnding> ending_from(const std::string& text) {
   ending.reason =
       printable(text.substr(static_cast<size_t>(words.tellg()), kMostBytes));
   return ending;
+}
+
+bool is_about_files(const std::string& message) {
+  return message.rfind("[data] ", 0) == 0 || message.rfind("[files] ", 0) == 0;
 }
 
 const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports) {
