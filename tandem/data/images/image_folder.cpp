@@ -29,6 +29,8 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNameDigits = 32;
+// Reading more pixels from a slow disk could take as long as --timeout-seconds.
+constexpr int64_t kMostChecked = int64_t{4} << 30;
 
 std::string without_slashes(const std::string& folder) {
   return folder.substr(0, folder.find_last_not_of('/') + 1);
@@ -96,8 +98,8 @@ class FolderReader {
 
   std::optional<DecodedImages> find_in_cache() {
     auto images = open_image_cache(cache_, key_, num_images_);
-    is_damaged_ = images && checks_cache_ &&
-                  images->pixels.size() <= static_cast<size_t>(free_memory() / 2) &&
+    const auto most = static_cast<size_t>(std::min(kMostChecked, free_memory() / 2));
+    is_damaged_ = images && checks_cache_ && images->pixels.size() <= most &&
                   !has_its_checksum(*images);
     return is_damaged_ ? std::nullopt : images;
   }

@@ -32,8 +32,9 @@ struct ImageFolder {
 /// in cache_directory(), which later calls map. Later calls decode again if the path,
 /// size, inode number or a time of an image file has changed. If `checks_cache`, they
 /// also decode again if the pixels in the file are damaged; this check reads all
-/// pixels, and is left out if they need more than half of the free memory. If the file
-/// in the cache cannot be written, prints a warning and keeps the pixels in memory.
+/// pixels, and is left out if they have more than 4 GiB or half of the free memory. If
+/// the file in the cache cannot be written, prints a warning and keeps the pixels in
+/// memory.
 ///
 /// Throws DataError for an invalid folder or file, or if there is too little memory. Do
 /// not change environment variables in another thread during the call.
