@@ -5,14 +5,19 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 
 #include "app/command_line.h"
 #include "app/describe.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/output.h"
+#include "tandem/base/rank_env.h"
 #include "tandem/launch/failure_file.h"
+#include "tandem/launch/host_ending.h"
 
 namespace tandem::app {
 
@@ -74,6 +79,15 @@ std::string list_actions(
   return lines + "\ntandem " + command + " ACTION --help lists its flags.\n";
 }
 
+// Returns a text such as "rank 2 on NAME" if a launcher started this process as a rank
+// of several hosts.
+std::optional<std::string> rank_and_host() {
+  const auto env = read_rank_env();
+  return env && !is_one_host(*env)
+             ? std::optional(fmt::format("rank {} on {}", env->rank, host_name()))
+             : std::nullopt;
+}
+
 // Reports an error to the program that started this one, prints it, and returns the
 // exit code. A run that a signal stopped has saved its state, which is no error.
 int report_failure(const std::exception& error) {
@@ -102,6 +116,11 @@ int run_command_line(
     // A write beyond `ulimit -f` then fails with an error, as on a full disk, instead
     // of ending the process.
     std::signal(SIGXFSZ, SIG_IGN);
+    on_lost_page([](const std::exception& error) {
+      if (!report_to_launcher(error)) {
+        report_failure(error);
+      }
+    });
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
       fmt::print("{}", help);
@@ -153,6 +172,10 @@ int run_as_rank(const std::function<void()>& body) {
   } catch (const std::exception& error) {
     if (report_to_launcher(error)) {
       return exit_code(error);
+    }
+    const std::string message = first_line(error);
+    if (const auto host = is_about_files(message) ? rank_and_host() : std::nullopt) {
+      throw_for_exit_code(exit_code(error), *host + " failed: " + message);
     }
     throw;
   }

@@ -28,7 +28,7 @@ int choose_action(
 /// Runs `body`, which does the work of a rank, and returns the exit code. If `body`
 /// throws and tandem's launcher started this process, reports the error to the
 /// launcher, which prints one reason for the failure of the run. Otherwise, rethrows
-/// the error.
+/// the error. On several hosts, an error about files then names the rank and the host.
 int run_as_rank(const std::function<void()>& body);
 
 }  // namespace tandem::app

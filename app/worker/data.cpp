@@ -2,11 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 
 #include "app/command_line.h"
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
 #include "app/run_command_line.h"
+#include "tandem/base/error.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/text.h"
 #include "tandem/config/run_config.h"
@@ -60,7 +62,7 @@ void print_classes(const Dataset& data) {
   for (size_t i = 0; i < counts.size() && i < kMost; ++i) {
     const std::string name =
         i < data.class_names.size() && data.class_names[i] != std::to_string(i)
-            ? " " + data.class_names[i]
+            ? " " + with_escapes(data.class_names[i])
             : "";
     fmt::print("  class {}{}: {}\n", i, name, counts[i]);
   }
@@ -139,6 +141,16 @@ int make(const Arguments& arguments) {
   return 0;
 }
 
+DatasetSplits load_or_explain(const RunConfig& config) {
+  try {
+    return load_dataset(DataRequest(config));
+  } catch (const std::bad_alloc&) {
+    throw DataError(
+        "[memory] there is not enough memory for '" + config.data.source +
+        "'; free some memory, or use smaller data");
+  }
+}
+
 int info(const Arguments& arguments) {
   CLI::App app(
       "Reads a data set as `tandem train --data` does, and describes it.",
@@ -154,7 +166,7 @@ int info(const Arguments& arguments) {
   }
   parse(app, arguments);
   check_settings_of_format(config);
-  const auto splits = load_dataset(DataRequest(config));
+  const auto splits = load_or_explain(config);
   describe("train", splits.train);
   if (splits.validation.size > 0) {
     describe("validation", splits.validation);

@@ -65,8 +65,8 @@ void print_row(
     const std::string& name, const std::string& operation, const std::string& shape,
     const std::string& parameters, const std::string& flops) {
   fmt::print(
-      "{:<24} {:<22} {:<20} {:>12} {:>14}\n", fitted(name, 24), fitted(operation, 22),
-      shape, parameters, flops);
+      "{:<24} {:<22} {:<20} {:>12} {:>14}\n", fitted(with_escapes(name), 24),
+      fitted(with_escapes(operation), 22), shape, parameters, flops);
 }
 
 // Lists the nodes that only LibTorch can run, by reason, with the first node of each.
@@ -105,8 +105,8 @@ void print_obstacles(const Graph& graph) {
   }
   for (const auto& [reason, first, nodes] : all) {
     fmt::print(
-        "  {:>3} x {}\n        {}{}\n", nodes, reason, nodes > 1 ? "first " : "",
-        fitted(name_for_messages(*first), 85));
+        "  {:>3} x {}\n        {}{}\n", nodes, printable(reason),
+        nodes > 1 ? "first " : "", fitted(with_escapes(name_for_messages(*first)), 85));
   }
 }
 
@@ -138,7 +138,7 @@ void print_script(const std::string& path) {
   const auto model = load_script_model(path);
   int64_t parameters = 0;
   for (const auto& [name, tensor] : model->parameters()) {
-    fmt::print("{:<40} {}\n", name, c10::str(tensor.sizes()));
+    fmt::print("{:<40} {}\n", with_escapes(name), c10::str(tensor.sizes()));
     parameters += tensor.numel();
   }
   fmt::print(

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "tandem/base/error.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 
@@ -65,12 +66,12 @@ int thread_rank() {
 }
 
 void log_debug(const std::string& message) {
-  logger().log(spdlog::level::debug, with_rank(message));
+  logger().log(spdlog::level::debug, with_rank(printable(message)));
 }
 
 void log_info(const std::string& message) {
   if (current_rank == 0) {
-    logger().log(spdlog::level::info, message);
+    logger().log(spdlog::level::info, printable(message));
   }
 }
 
@@ -80,13 +81,15 @@ void log_warning(const std::string& message) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (seen.insert(message).second) {
     logger().log(
-        spdlog::level::warn, with_rank(label(Emphasis::warning, "warning:") + message));
+        spdlog::level::warn,
+        with_rank(label(Emphasis::warning, "warning:") + printable(message)));
   }
 }
 
 void log_error(const std::string& message) {
   logger().log(
-      spdlog::level::err, with_rank(label(Emphasis::error, "error:") + message));
+      spdlog::level::err,
+      with_rank(label(Emphasis::error, "error:") + printable(message)));
 }
 
 }  // namespace tandem

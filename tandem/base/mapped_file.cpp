@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/lost_pages.h"
 
 namespace tandem {
 
@@ -35,6 +37,14 @@ size_t size_of_file(int fd, const std::string& path) {
   return static_cast<size_t>(status.st_size);
 }
 
+struct NamedBytes {
+  NamedBytes(Bytes mapped, const std::string& path)
+      : bytes(std::move(mapped)), name(bytes.data(), bytes.size(), path) {}
+
+  const Bytes bytes;
+  const MappedName name;
+};
+
 }  // namespace
 
 Bytes map_descriptor(int fd, size_t size) {
@@ -56,11 +66,12 @@ Bytes map_file(const std::string& path) {
     fail_on_file("read", path);
   }
   const size_t size = size_of_file(file.fd(), path);
-  Bytes bytes = map_descriptor(file.fd(), size);
-  if (bytes.size() != size) {
+  const auto named =
+      std::make_shared<const NamedBytes>(map_descriptor(file.fd(), size), path);
+  if (named->bytes.size() != size) {
     fail_on_file("map", path);
   }
-  return bytes;
+  return {std::shared_ptr<const uint8_t>(named, named->bytes.data()), size};
 }
 
 void read_ahead(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@ namespace tandem {
 /// Maps a regular file into memory, read-only. The kernel reads a page at its first
 /// access and can evict it again, so the file may be larger than memory. The last copy
 /// of the bytes removes the mapping. If another process shortens the file, an access
-/// after its new end kills this process (SIGBUS).
+/// after its new end ends this process with an error (lost_pages.h).
 ///
 /// Throws DataError with the path if the file cannot be mapped, for example because it
 /// is missing or is not a regular file.

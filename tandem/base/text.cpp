@@ -54,6 +54,13 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+// Returns whether a UTF-8 character is a control character.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  return first < 0x20 || first == 0x7f ||
+         (first == 0xc2 && static_cast<unsigned char>(character.back()) < 0xa0);
+}
+
 }  // namespace
 
 std::optional<size_t> find_invalid_utf8(std::string_view text) {
@@ -79,12 +86,19 @@ std::optional<std::string> describe_invalid_utf8(std::string_view text) {
 
 std::string with_escapes(std::string_view text) {
   std::string result;
-  while (const auto at = find_invalid_utf8(text)) {
-    result.append(text.substr(0, *at));
-    result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[*at]));
-    text.remove_prefix(*at + 1);
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    const auto character = text.substr(0, std::max<size_t>(length, 1));
+    if (length == 0 || is_control(character)) {
+      for (const char byte : character) {
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+    } else {
+      result += character;
+    }
+    text.remove_prefix(character.size());
   }
-  return result.append(text);
+  return result;
 }
 
 std::optional<bool> parse_bool(const std::string& text) {

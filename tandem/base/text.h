@@ -118,7 +118,8 @@ inline std::string with_numbers(
 /// with positions from 1, or nullopt if the whole text is UTF-8.
 [[nodiscard]] std::optional<std::string> describe_invalid_utf8(std::string_view text);
 
-/// Returns a text in which "\xfc" replaces a byte fc that is not UTF-8.
+/// Returns a text in which "\xfc" replaces a byte fc that is not UTF-8 or is part of a
+/// control character, because a terminal would execute control characters.
 [[nodiscard]] std::string with_escapes(std::string_view text);
 
 /// Returns the shortest text that is parsed as the same number. The text contains a

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 
@@ -74,6 +76,18 @@ std::string other_parts(const std::string& text, const DataParts& parts) {
     }
   }
   return join(others);
+}
+
+std::string missing_parts(const std::string& text, const DataParts& parts) {
+  std::vector<std::string> missing;
+  for (const auto& line : split(text, '\n')) {
+    const std::string name = line.substr(0, line.find(": "));
+    const auto has_name = [&](const auto& part) { return part.first == name; };
+    if (!name.empty() && std::none_of(parts.begin(), parts.end(), has_name)) {
+      missing.push_back(name);
+    }
+  }
+  return join(missing);
 }
 
 std::string hash_in(const std::string& text, const std::string& part) {

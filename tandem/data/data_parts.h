@@ -25,8 +25,12 @@ DataParts parts_of(const std::string& name, const Dataset& part);
 std::string to_text(const DataParts& parts);
 
 /// Compares data with `text`, which is to_text() of other data. Returns the names of
-/// the parts that differ, such as "training labels".
+/// the parts that differ, such as "training labels", or that `text` lacks.
 std::string other_parts(const std::string& text, const DataParts& parts);
+
+/// Returns the names of the parts of `text`, which is to_text() of other data, that
+/// `parts` lacks, such as "validation images, validation labels".
+std::string missing_parts(const std::string& text, const DataParts& parts);
 
 /// Returns the first digits of the SHA-256 of a part, such as "test images", in the
 /// text of to_text(); "" if the text does not have the part.

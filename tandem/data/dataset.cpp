@@ -105,7 +105,15 @@ void check_texts(const Dataset& data) {
   };
   check("the name", data.name);
   for (size_t i = 0; i < data.class_names.size(); ++i) {
-    check(fmt::format("name {} of class_names", i), data.class_names[i]);
+    const std::string what = fmt::format("name {} of class_names", i);
+    check(what, data.class_names[i]);
+    // Checkpoints have a line for each name.
+    if (data.class_names[i].find('\n') != std::string::npos) {
+      throw ConfigError(fmt::format(
+          "[data] {} of '{}' is '{}', expected a name without line breaks; rename the "
+          "class",
+          what, with_escapes(data.name), with_escapes(data.class_names[i])));
+    }
   }
 }
 

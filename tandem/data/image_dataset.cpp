@@ -49,7 +49,8 @@ ImageShape wanted_shape(const DataRequest& request, int64_t channels) {
 
 Dataset dataset_of(ImageFolder folder, const DataRequest& request) {
   auto& [class_names, files] = folder.listing;
-  auto& [shape, pixels, is_mapped] = folder.images;
+  DecodedImages& images = folder.images;
+  const ImageShape& shape = images.shape;
   std::vector<int64_t> labels;
   std::vector<std::string> paths;
   for (auto& file : files) {
@@ -63,8 +64,8 @@ Dataset dataset_of(ImageFolder folder, const DataRequest& request) {
   data.inputs = {
       ElementType::uint8,
       {shape.channels, shape.size.height, shape.size.width},
-      std::move(pixels),
-      is_mapped};
+      std::move(images.pixels),
+      images.is_mapped};
   data.targets = {ElementType::int64, {}, std::move(labels)};
   data.class_names = std::move(class_names);
   if (request.keeps_files) {
@@ -77,7 +78,9 @@ Dataset load_folder(
     const std::string& folder, const DataRequest& request, int64_t channels,
     const Deadline& deadline) {
   return dataset_of(
-      read_image_folder(folder, wanted_shape(request, channels), deadline), request);
+      read_image_folder(
+          folder, wanted_shape(request, channels), deadline, request.checks_cache),
+      request);
 }
 
 // Loads a part with the classes and the size of the training part.

@@ -35,6 +35,9 @@ struct DataRequest {
   // False: another process has already logged the parts, the meaning of the targets,
   // and warnings about both.
   bool logs_parts = true;
+  // False: another process of this host has just checked the pixels in the cache of
+  // decoded images.
+  bool checks_cache = true;
   // Columns of the training part of a CSV table (Dataset::columns); "": the file is the
   // training part.
   std::string columns;

@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
+#include "tandem/base/fingerprint.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/cifar.h"
@@ -22,8 +25,15 @@ constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
 // Number of classes of every named data set.
 constexpr int64_t kMostClasses = 10;
-// Folder of the digits in the cache. If draw_digits() changes, change this name.
+// Folder of the digits in the cache, and the fingerprints of their bytes. If
+// draw_digits() changes, change them.
 constexpr const char* kDigitsVersion = "digits-1";
+struct PartChecksums {
+  uint64_t images;
+  uint64_t labels;
+};
+constexpr PartChecksums kTrainChecksums = {0x3605d38a6dd5914d, 0xb3506119440e790e};
+constexpr PartChecksums kTestChecksums = {0xf8c74b739dbb541b, 0x2dc08827209d412b};
 
 const std::vector<std::string> kIdxFiles = {
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -75,17 +85,50 @@ bool is_complete(const std::string& folder) {
   });
 }
 
-// Returns the folder of the digits in the cache. Draws them at the first use.
-std::string digits_folder(const Deadline& deadline) {
-  const std::string folder = digits_cache();
+bool has_checksums(const Dataset& part, const PartChecksums& wanted) {
+  const auto of = [](const Bytes& bytes) {
+    return fingerprint(bytes.data(), bytes.size());
+  };
+  return of(part.inputs.bytes) == wanted.images &&
+         of(part.targets.bytes) == wanted.labels;
+}
+
+// Returns the digits in a folder of the cache. Returns nullopt if files are missing or
+// damaged.
+std::optional<DatasetSplits> digits_in(const std::string& folder) {
   if (!is_complete(folder)) {
+    return std::nullopt;
+  }
+  try {
+    auto splits = load_idx_folder(folder);
+    if (has_checksums(splits.train, kTrainChecksums) &&
+        has_checksums(splits.test, kTestChecksums)) {
+      return splits;
+    }
+  } catch (const DataError& error) {
+    log_debug(error.what());
+  }
+  return std::nullopt;
+}
+
+// Returns the digits of the cache. Draws them at the first use, and if they are
+// damaged.
+DatasetSplits cached_digits(const Deadline& deadline) {
+  const std::string folder = digits_cache();
+  auto splits = digits_in(folder);
+  if (!splits) {
     const FileLock lock(cache_directory() + "/digits.lock", deadline);
-    if (!is_complete(folder)) {
-      log_info("drawing 70,000 digits into " + folder + " (only at the first use)");
+    splits = digits_in(folder);
+    if (!splits) {
+      log_info(fmt::format(
+          "drawing 70,000 digits into {} ({})", folder,
+          is_complete(folder) ? "again, because a file is damaged"
+                              : "only at the first use"));
       write_digits(folder, kDigitsTrain, kDigitsTest);
+      splits = load_idx_folder(folder);
     }
   }
-  return folder;
+  return std::move(*splits);
 }
 
 Dataset digits_in_memory(int64_t count, uint64_t seed) {
@@ -109,9 +152,9 @@ DatasetSplits load_digits(const Deadline& deadline) {
       "XDG_CACHE_HOME and HOME are not set, expected one of them for the cache";
   if (has_cache_directory()) {
     try {
-      return load_idx_folder(digits_folder(deadline));
+      return cached_digits(deadline);
     } catch (const DataError& error) {
-      if (deadline.passed() || is_complete(digits_cache())) {
+      if (deadline.passed()) {
         throw;
       }
       reason = error.what();

@@ -22,6 +22,9 @@ namespace {
 constexpr size_t kMostDirectoryBytes = size_t{4} << 20;
 // Larger arrays are verified before memory is allocated for them.
 constexpr uint64_t kMostRatio = 4;
+// Number of bytes of a read. Some versions of libzip read at most 4 GiB at a time, and
+// then report the end of the member.
+constexpr size_t kMostPiece = size_t{1} << 20;
 const std::string kNpySuffix = ".npy";
 
 std::string in_quotes(const std::string& text) {
@@ -171,7 +174,8 @@ class ZipArchive {
     return [file, label](uint8_t* to, size_t size) {
       size_t got = 0;
       while (got < size) {
-        const zip_int64_t more = zip_fread(file.get(), to + got, size - got);
+        const zip_int64_t more =
+            zip_fread(file.get(), to + got, std::min(kMostPiece, size - got));
         if (more < 0) {
           fail_damaged_npy(
               label, fmt::format("is damaged ({})", zip_file_strerror(file.get())));

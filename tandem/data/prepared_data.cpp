@@ -23,6 +23,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
@@ -38,10 +39,11 @@ constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
 // data.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
-// Marks before the key if an error follows instead of data sets. A key begins with a
-// digit.
+// Marks before the key if an error or nothing follows instead of data sets. A key
+// begins with a digit.
 constexpr const char* kConfigError = "ConfigError ";
 constexpr const char* kDataError = "DataError ";
+constexpr const char* kMapped = "Mapped ";
 
 size_t whole_pages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -73,14 +75,15 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   }
 }
 
-// Writes an error of load_dataset(), which the ranks then throw.
-void write_error(
-    int fd, const char* kind, const std::string& key, const std::exception& error) {
-  const std::string text = kind + key + '\n' + error.what();
+// Writes a mark, the key and a text, such as an error of load_dataset() that the ranks
+// then throw.
+void write_mark(
+    int fd, const char* mark, const std::string& key, const std::string& rest) {
+  const std::string text = mark + key + '\n' + rest;
   write_pages(fd, text.c_str(), text.size() + 1);
 }
 
-// Writes the data set or an error. Writes nothing if a part has samples in a mapped
+// Writes the data set or an error. Writes only a mark if a part has samples in a mapped
 // file, because processes share its pages without a copy.
 void read_into(int memory, const DataRequest& request, const Deadline& deadline) {
   const std::string key = prepared_data_key(request);
@@ -88,14 +91,15 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
   try {
     splits = load_dataset(request, deadline);
   } catch (const ConfigError& error) {
-    return write_error(memory, kConfigError, key, error);
+    return write_mark(memory, kConfigError, key, error.what());
   } catch (const DataError& error) {
-    return write_error(memory, kDataError, key, error);
+    return write_mark(memory, kDataError, key, error.what());
   }
   const auto is_mapped = [&](auto part) { return (splits.*part).inputs.is_mapped; };
-  if (std::none_of(std::begin(kDatasetParts), std::end(kDatasetParts), is_mapped)) {
-    write_splits(memory, key, splits);
+  if (std::any_of(std::begin(kDatasetParts), std::end(kDatasetParts), is_mapped)) {
+    return write_mark(memory, kMapped, key, "");
   }
+  write_splits(memory, key, splits);
 }
 
 // Runs in the child process. Reports no error of writing, because the ranks then read
@@ -103,6 +107,8 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The ranks then read the files, and report the error.
+  on_lost_page([](const std::exception&) {});
   if (getppid() == parent) {
     try {
       read_into(memory, request, deadline);
@@ -202,12 +208,15 @@ void throw_error_of(
   }
 }
 
-std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key) {
+// Sets `is_checked` if the child has checked the mapped files of the data set.
+std::optional<DatasetSplits> splits_in(
+    const Bytes& all, const std::string& key, bool& is_checked) {
   const auto* end = std::find(all.begin(), all.end(), uint8_t{0});
   const std::string head(all.begin(), end);
   std::istringstream lines(head);
   std::string its_key;
   std::getline(lines, its_key);
+  is_checked = end != all.end() && its_key == kMapped + key;
   if (end == all.end() || its_key != key) {
     throw_error_of(lines, its_key, key);
     return std::nullopt;
@@ -235,11 +244,11 @@ std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key)
 
 std::optional<DatasetSplits> find_prepared(
     const Offer& offer, const std::string& key, const std::string& name,
-    const Deadline& deadline) {
+    const Deadline& deadline, bool& is_checked) {
   wait_for_child(offer, name, deadline);
   const Bytes all = map_memory(offer.memory);
   close(offer.memory);
-  return all.empty() ? std::nullopt : splits_in(all, key);
+  return all.empty() ? std::nullopt : splits_in(all, key, is_checked);
 }
 
 }  // namespace
@@ -302,14 +311,16 @@ Variables DataReader::variables() const {
 DatasetSplits load_prepared_dataset(DataRequest request, const Deadline& deadline) {
   const std::string& source = request.options.source;
   const auto offer = take_offer();
+  bool is_checked = false;
   if (offer) {
     const std::string key = prepared_data_key(request);
-    if (auto splits = find_prepared(*offer, key, source, deadline)) {
+    if (auto splits = find_prepared(*offer, key, source, deadline, is_checked)) {
       log_debug("[data] '" + source + "' is in memory that ranks share");
       return std::move(*splits);
     }
   }
   request.logs_parts = !offer;
+  request.checks_cache = !is_checked;
   auto splits = load_dataset(request, deadline);
   for (const auto part : kDatasetParts) {
     (splits.*part).hashes = hashes_of(splits.*part);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
 #include "tandem/data/csv.h"
+#include "tandem/data/data_memory.h"
 #include "tandem/data/part_files.h"
 #include "tandem/data/sample_shape.h"
 
@@ -58,6 +60,18 @@ std::vector<size_t> target_columns(
   return places;
 }
 
+void check_table_memory(size_t rows, size_t width, const DataOptions& options) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(rows * sizeof(float), width, &bytes)) {
+    bytes = std::numeric_limits<size_t>::max();
+  }
+  check_data_memory(
+      fmt::format(
+          "'{}' with {} inputs per sample, one for each category,", options.source,
+          width),
+      bytes, "select columns with fewer categories with --columns");
+}
+
 // Returns the inputs of a sample as float32, with a number for each category. They are
 // all columns except `targets`.
 Samples inputs_of(
@@ -74,6 +88,7 @@ Samples inputs_of(
     width += std::max<size_t>(1, table.columns[column].categories.size());
   }
   const auto rows = static_cast<size_t>(table.num_rows);
+  check_table_memory(rows, width, options);
   std::vector<float> values(rows * width);
   float* to = values.data();
   for (size_t row = 0; row < rows; ++row) {

@@ -152,6 +152,10 @@ std::optional<HostEnding> ending_from(const std::string& text) {
   return ending;
 }
 
+bool is_about_files(const std::string& message) {
+  return message.rfind("[data] ", 0) == 0 || message.rfind("[files] ", 0) == 0;
+}
+
 const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports) {
   const auto found = std::find_if(
       reports.begin(), reports.end(),
@@ -177,9 +181,11 @@ HostEnding ending_of_host(
                           (when.several_hosts ? " on " + host_name() : "");
   const bool saved = has_saved(*process, report);
   if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
-    const bool of_all_ranks = report->code == kExitMisuse || saved ||
-                              when.stop_signal != 0 ||
-                              all_report(report->message, endings, reports);
+    const bool of_host = when.several_hosts && is_about_files(report->message);
+    const bool of_all_ranks =
+        saved || when.stop_signal != 0 ||
+        (!of_host && (report->code == kExitMisuse ||
+                      all_report(report->message, endings, reports)));
     return {
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};
   }

@@ -51,6 +51,10 @@ std::string to_text(const HostEnding& ending);
 /// exit codes and unprintable characters are replaced. Returns nullopt for other text.
 std::optional<HostEnding> ending_from(const std::string& text);
 
+/// Returns whether the message of an error is about data or files, which can differ
+/// between hosts.
+bool is_about_files(const std::string& message);
+
 /// Returns the first report of a rank; null if there is none. The pointer points into
 /// `reports`.
 const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports);

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/model/loss.h"
 
 namespace tandem {
@@ -43,7 +44,9 @@ void ClassResults::begin(const EvaluatedBatch& evaluated) {
         "out --details",
         has_classes ? fmt::format("{} classes", size) : "numbers", kMostMatrixClasses));
   }
-  names_ = evaluated.data.class_names;
+  for (const auto& name : evaluated.data.class_names) {
+    names_.push_back(with_escapes(name));
+  }
   for (auto i = static_cast<int64_t>(names_.size()); i < size; ++i) {
     names_.push_back(std::to_string(i));
   }

@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/core/parallel.h"
 #include "tandem/data/csv_text.h"
 
@@ -17,8 +18,9 @@ namespace tandem {
 
 namespace {
 
-// Returns a text as a field of RFC 4180.
-std::string field_of(const std::string& text) {
+// Returns a text as a field of RFC 4180, which terminals can show.
+std::string field_of(const std::string& name) {
+  const std::string text = with_escapes(name);
   return text.find_first_of(",\"\r\n") == std::string::npos ? text : quoted_cell(text);
 }
 

@@ -133,6 +133,13 @@ void RunCheckpoints::check_continues(
         "' does not record its training data, so they are not compared");
     return;
   }
+  const std::string missing = missing_parts(earlier.data, data_);
+  if (!missing.empty()) {
+    throw ConfigError(
+        "[resume] the " + missing + " that '" + path +
+        "' was trained with are missing, and a run keeps its data; put them back, "
+        "name its data with --data, or start another run from its weights with --init");
+  }
   const std::string others = other_parts(earlier.data, data_);
   if (!others.empty()) {
     throw ConfigError(

@@ -29,6 +29,12 @@ TEST(Log, InfoComesFromRankZeroOnly) {
   EXPECT_EQ(logged_by(1, 4, act), "");
 }
 
+TEST(Log, ReplacesControlCharacters) {
+  EXPECT_EQ(
+      logged_by(0, 1, [] { log_info("reading 'a\x1b[31m\nb'"); }),
+      "tandem: reading 'a?[31m?b'\n");
+}
+
 TEST(Log, WarnsOnce) {
   const auto act = [] {
     log_warning("slow disk");

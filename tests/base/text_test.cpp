@@ -51,4 +51,12 @@ TEST(WithEscapes, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(with_escapes("K\xf6ln\xff"), "K\\xf6ln\\xff");
 }
 
+TEST(WithEscapes, ReplacesControlCharacters) {
+  EXPECT_EQ(with_escapes("a\n\x1b[31m\x7f"), "a\\x0a\\x1b[31m\\x7f");
+  EXPECT_EQ(
+      with_escapes("\xc2\x9b"
+                   "31m\xc2\xa0"),
+      "\\xc2\\x9b31m\xc2\xa0");
+}
+
 }  // namespace tandem::text_test

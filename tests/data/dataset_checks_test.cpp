@@ -101,6 +101,16 @@ TEST(CheckSamples, NamesAreUtf8) {
   EXPECT_NO_THROW(check_samples(data, 2));
 }
 
+// Otherwise, predict and eval would refuse the checkpoint.
+TEST(CheckSamples, ClassNamesHaveNoLineBreaks) {
+  auto data = with_targets(samples_of<int64_t>({}, {0, 1}), 2);
+  data.class_names = {"Kiel", "Ulm\nBonn"};
+  EXPECT_THAT(
+      refusal(data, 2),
+      HasSubstr("name 1 of class_names of 'table' is 'Ulm\\x0aBonn', expected a name "
+                "without line breaks; rename the class"));
+}
+
 TEST(CheckSamples, OnlyTheSamplesOfThePartAreChecked) {
   auto data = with_targets(samples_of<int64_t>({}, {0, 9, 1, 9, 2}), 3);
   data.inputs = samples_of<float>({2}, std::vector<float>(10));

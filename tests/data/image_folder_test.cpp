@@ -77,6 +77,8 @@ class ReadImageFolder : public testing::Test {
     return error_of<DataError>([&] { read(size); });
   }
 
+  bool decodes(const ImageSize& size = {}) const;
+
   // Returns the path of the only file of the cache.
   std::string cache_file() const {
     const auto names = list_directory(scratch_ / "cache/tandem/images");
@@ -238,18 +240,52 @@ void replace_secretly(const std::string& path, char value) {
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
+// Returns whether reading the images decodes them.
+bool ReadImageFolder::decodes(const ImageSize& size) const {
+  testing::internal::CaptureStderr();
+  read(size);
+  const auto text = testing::internal::GetCapturedStderr();
+  return text.find("decoding 5 images") != std::string::npos;
+}
+
 TEST_F(ReadImageFolder, DecodesOnceIntoTheCache) {
   write_images();
   const auto first = read({4, 4}).images;
-  replace_secretly(folder_ + "/dog/4.png", 'x');
-  const auto second = read({4, 4}).images;
-  EXPECT_EQ(second.pixels, first.pixels);
-  EXPECT_EQ(second.shape.channels, 3);
-  // Another setting needs another cache.
-  EXPECT_THAT(error_of_reading({5, 5}), HasSubstr("dog/4.png"));
-  // A changed time means a changed file.
+  EXPECT_FALSE(decodes({4, 4}));
+  EXPECT_EQ(read({4, 4}).images.pixels, first.pixels);
+  EXPECT_TRUE(decodes({5, 5})) << "another setting needs another cache";
+  EXPECT_FALSE(decodes({5, 5}));
   ASSERT_EQ(utimensat(AT_FDCWD, (folder_ + "/cat/0.png").c_str(), nullptr, 0), 0);
-  EXPECT_THAT(error_of_reading({4, 4}), HasSubstr("dog/4.png"));
+  EXPECT_TRUE(decodes({4, 4})) << "a changed time means a changed file";
+}
+
+// As after rsync -t, cp -p, tar, or in another layer of a container.
+TEST_F(ReadImageFolder, NoticesChangedFilesOfTheSameSizeAndTime) {
+  write_images();
+  read();
+  const auto path = folder_ + "/dog/4.png";
+  const auto whole = read_file(path);
+  replace_secretly(path, 'x');
+  EXPECT_THAT(error_of_reading(), HasSubstr("dog/4.png"));
+  std::ofstream(path) << whole;
+  EXPECT_TRUE(decodes());
+  // Equal copies, so that only the inodes differ.
+  std::filesystem::copy(folder_ + "/dog", folder_ + "/.other");
+  std::filesystem::rename(folder_ + "/dog", folder_ + "/.old");
+  std::filesystem::rename(folder_ + "/.other", folder_ + "/dog");
+  EXPECT_TRUE(decodes());
+  EXPECT_FALSE(decodes());
+  // A rename changes no file of the folders.
+  write_png(make_class(".new") + "0.png", draw_picture(6, 8, 3, 9));
+  for (const int i : {1, 2}) {
+    write_png(make_class(".new") + std::to_string(i) + ".png", draw_picture(6, 8, 3));
+  }
+  std::filesystem::rename(folder_ + "/cat", folder_ + "/.cat");
+  std::filesystem::rename(folder_ + "/.new", folder_ + "/cat");
+  EXPECT_TRUE(decodes());
+  std::filesystem::rename(folder_ + "/cat", folder_ + "/.new");
+  std::filesystem::rename(folder_ + "/.cat", folder_ + "/cat");
+  EXPECT_TRUE(decodes());
 }
 
 TEST_F(ReadImageFolder, ReplacesTheCacheOfAChangedFolder) {
@@ -283,6 +319,25 @@ TEST_F(ReadImageFolder, ReplacesADamagedCache) {
     replace(cache_file(), whole.substr(0, size));
     EXPECT_EQ(read().images.pixels, pixels) << size;
     EXPECT_EQ(read_file(cache_file()), whole) << size;
+  }
+}
+
+TEST_F(ReadImageFolder, ReplacesACacheWithDamagedPixels) {
+  write_images();
+  const auto pixels = read().images.pixels;
+  const auto whole = read_file(cache_file());
+  for (const size_t at : {whole.size() - pixels.size(), whole.size() - 1}) {
+    auto damaged = whole;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    replace(cache_file(), damaged);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(read().images.pixels, pixels) << at;
+    EXPECT_THAT(
+        testing::internal::GetCapturedStderr(),
+        HasSubstr(
+            "decoding 5 images of " + folder_ + " into " + cache_file() +
+            " (again, because the file is damaged)"));
+    EXPECT_EQ(read_file(cache_file()), whole) << at;
   }
 }
 

@@ -120,6 +120,22 @@ TEST_F(NamedDatasets, AMissingDataSetIsReportedWithAdvice) {
           EndsWith("run tandem data fetch mnist, or add --fetch")));
 }
 
+TEST_F(NamedDatasets, DamagedDigitsAreDrawnAgain) {
+  const auto labels = load_dataset("digits").test.targets.bytes;
+  const auto path = scratch_ / "cache/tandem/digits-1/t10k-labels-idx1-ubyte";
+  auto content = read_file(path);
+  content[1'000] = static_cast<char>((content[1'000] + 1) % 10);
+  replace_file(path, content);
+  testing::internal::CaptureStderr();
+  const auto again = load_dataset("digits");
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(
+          HasSubstr("drawing 70,000 digits into "),
+          HasSubstr("(again, because a file is damaged)")));
+  EXPECT_EQ(again.test.targets.bytes, labels);
+}
+
 // As in a container whose user has no home directory.
 TEST_F(NamedDatasets, DigitsAreDrawnInMemoryWithoutACache) {
   const auto cached = load_dataset("digits");

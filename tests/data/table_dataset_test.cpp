@@ -244,6 +244,17 @@ TEST_F(Table, TheShapeMustFitTheInputs) {
       {"shape is '1,28,28', expected sizes of 4 numbers"});
 }
 
+TEST_F(Table, TooManyCategoriesForTheMemoryAreAnError) {
+  std::string text = "key,label\n";
+  for (int i = 0; i < 400'000; ++i) {
+    text += "k" + std::to_string(i) + ",1\n";
+  }
+  expect_error<ConfigError>(
+      [&] { return load(text, "label"); },
+      {"with 400000 inputs per sample, one for each category, has ",
+       "more than half of the free memory", "--columns"});
+}
+
 TEST_F(Table, InputsForPredictionsMayLackTheTarget) {
   DataRequest request;
   request.columns = load(kTrain, "label").columns;

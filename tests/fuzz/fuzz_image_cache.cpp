@@ -18,13 +18,15 @@ constexpr size_t kHeaderBytes = 4096;
 // Five numbers of 64 bits.
 constexpr size_t kSizesBytes = 40;
 
-// Returns a file whose sizes, key and images are those of the input.
+// Returns a file whose sizes, key and images are those of the input. The checksum of
+// the images is 0.
 std::string with_checksum(const std::string& input) {
-  const auto covered = input.substr(0, kSizesBytes + kKey.size());
+  const auto taken = input.substr(0, kSizesBytes + kKey.size());
+  const auto covered = taken + std::string(sizeof(uint64_t), '\0');
   std::string file =
-      "tandem images 1\n" + sha256_hex(covered.data(), covered.size()) + covered;
+      "tandem images 2\n" + sha256_hex(covered.data(), covered.size()) + covered;
   file.resize(kHeaderBytes);
-  return file + input.substr(covered.size());
+  return file + input.substr(taken.size());
 }
 
 }  // namespace
@@ -54,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::expect(
       num_images > 0 && bytes == num_images * shape.bytes(), "an image per sample");
   volatile int sum = std::accumulate(pixels.begin(), pixels.end(), 0);
+  (void)has_its_checksum(*images);
   (void)sum;
   return 0;
 }

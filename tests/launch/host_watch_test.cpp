@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tandem/base/host.h"
 #include "tests/base/store_tools.h"
 
 namespace tandem::host_watch_test {
@@ -293,6 +294,31 @@ TEST(HostEnding, HasTheMostLikelyCause) {
     const auto ending = ending_of_host(failure.endings, failure.reports, {});
     EXPECT_EQ(ending.reason, failure.reason);
     EXPECT_EQ(ending.code, failure.code) << failure.reason;
+  }
+}
+
+// Files differ between hosts, so an error about them is not the error of all ranks.
+TEST(HostEnding, ErrorsAboutFilesNameTheHostIfThereAreSeveral) {
+  struct Case {
+    int code;
+    const char* message;
+    bool names_host;
+  };
+  for (const auto& [code, message, names_host] :
+       {Case{1, "[data] 'x.npy' has 10 bytes", true},
+        Case{2, "[data] data is 'x', expected the path of files", true},
+        Case{1, "[files] cannot read 'x'", true},
+        Case{2, "[train] lr differs between rank 2 and rank 0", false}}) {
+    const std::vector<FailureReport> reports = {
+        {2, code, false, message}, {3, code, false, message}};
+    Circumstances when;
+    EXPECT_EQ(
+        ending_of_host({exited(2, code), exited(3, code)}, reports, when).reason,
+        message);
+    when.several_hosts = true;
+    EXPECT_EQ(
+        ending_of_host({exited(2, code), exited(3, code)}, reports, when).reason,
+        (names_host ? "rank 2 on " + host_name() + " failed: " : "") + message);
   }
 }
 

@@ -83,6 +83,28 @@ TEST(CustomDataset, ResumesItsRun) {
   EXPECT_EQ(train_alone(config, faces()).steps, 16);
 }
 
+// Otherwise, the best test would be chosen from other samples.
+TEST(CustomDataset, ResumesOnlyWithAllItsParts) {
+  const Scratch scratch;
+  auto with_validation = faces();
+  with_validation.validation = noise_images(24);
+  const auto error_of_resume = [](const std::string& out, const DatasetSplits& first,
+                                  const DatasetSplits& then) {
+    auto config = config_of(out);
+    train_alone(config, first);
+    config.output.resume = "auto";
+    config.training.epochs = 2;
+    return error_of<ConfigError>([&] { train_alone(config, then); });
+  };
+  expect_parts(
+      error_of_resume(scratch / "more", with_validation, faces()),
+      {"the validation images, validation labels that '", "/more/checkpoints/step-",
+       "was trained with are missing", "--data"});
+  expect_parts(
+      error_of_resume(scratch / "less", faces(), with_validation),
+      {"the validation images, validation labels are not those that '"});
+}
+
 TEST(CustomDataset, HasNoNameByDefaultUnlessItWasLoaded) {
   EXPECT_EQ(recorded_name(Dataset()), "custom:unnamed");
   EXPECT_EQ(recorded_name(load_dataset("digits", 8).train), "digits");

@@ -96,13 +96,14 @@ TEST_F(Predictions, HaveTheProbabilitiesOfTheEvaluationBitByBit) {
 }
 
 TEST_F(Predictions, QuoteNamesOfClasses) {
-  train_on({"cat", "a,b", "say \"hi\"", "dog", "owl"});
+  train_on({"cat", "a,b", "say \"hi\"", "dog", "\x1b[31mowl"});
   const auto rows = rows_for(data_);
   EXPECT_EQ(
       rows[0],
-      "index,label,prediction,p_cat,\"p_a,b\",\"p_say \"\"hi\"\"\",p_dog,p_owl");
+      "index,label,prediction,p_cat,\"p_a,b\",\"p_say "
+      "\"\"hi\"\"\",p_dog,p_\\x1b[31mowl");
   const std::vector<std::string> fields = {
-      "cat", "\"a,b\"", "\"say \"\"hi\"\"\"", "dog", "owl"};
+      "cat", "\"a,b\"", "\"say \"\"hi\"\"\"", "dog", "\\x1b[31mowl"};
   for (size_t i = 0; i < kSamples; ++i) {
     EXPECT_EQ(
         rows[i + 1].rfind(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/config/fields.h"
 #include "tests/core/expect.h"
@@ -117,6 +118,28 @@ TEST(SameRun, NamesTheDataAndTheRankThatDiffer) {
         with_rank_2([](RunConfig&) {}, change),
         {std::string("the ") + part + " differ between rank 2 and rank 0", "--data"});
   }
+}
+
+TEST(SameRun, NamesTheRankWithoutAPartOfTheData) {
+  const auto with_validation_of = [](const std::function<bool(int)>& has) {
+    return error_of<ConfigError>([&] {
+      run_ranks(3, [&](Communicator& comm) {
+        DatasetSplits data{noise_images(20), noise_images(10)};
+        if (has(comm.rank())) {
+          data.validation = noise_images(5);
+        }
+        check_same_run(RunConfig(), parts_of(data), comm);
+      });
+    });
+  };
+  expect_parts(
+      with_validation_of([](int rank) { return rank != 1; }),
+      {"rank 1 has no validation part, expected the parts of rank 0",
+       "rank 1 is on " + host_name(), "--data"});
+  expect_parts(
+      with_validation_of([](int rank) { return rank == 2; }),
+      {"rank 0 has no validation part, expected the parts of rank 2",
+       "rank 2 is on " + host_name()});
 }
 
 TEST(SameRun, SamplesBeyondALimitMayDiffer) {

@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
@@ -137,14 +138,18 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
   // Declared here, so that it is destroyed after an error was reported. Leaving the
   // group may end the other ranks, and the launcher then ends this rank.
   std::optional<JoinedRun> run;
+  const auto report = [](const std::exception& error) {
+    if (!report_to_launcher(error)) {
+      log_error(first_line(error));
+    }
+  };
+  on_lost_page(report);
   try {
     run.emplace(join_as_rank(num_ranks, options));
     body(*run->comm);
   } catch (const std::exception& error) {
     code = exit_code(error);
-    if (!report_to_launcher(error)) {
-      log_error(first_line(error));
-    }
+    report(error);
   }
   run.reset();
   std::exit(code);

@@ -17,6 +17,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/lost_pages.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
@@ -61,15 +62,20 @@ struct Child {
   if (getppid() != parent) {
     _exit(1);
   }
+  const auto fail = [&](const std::exception& error) {
+    std::strncpy(slot.error, first_line(error).c_str(), kMostText);
+    slot.failed = true;
+    shared.next = work.count;
+    _exit(0);
+  };
+  on_lost_page(fail);
   try {
     for (int64_t i = shared.next++; i < work.count; i = shared.next++) {
       slot.file = i;
       work.work(i);
     }
   } catch (const std::exception& error) {
-    std::strncpy(slot.error, first_line(error).c_str(), kMostText);
-    slot.failed = true;
-    shared.next = work.count;
+    fail(error);
   }
   _exit(0);
 }
@@ -192,6 +198,8 @@ SharedMemory::SharedMemory(int fd, size_t bytes, const std::string& path)
   if (data_ == nullptr) {
     fail_on_file("map", path);
   }
+  const auto name = std::make_shared<const MappedName>(data_.get(), bytes, path);
+  data_ = {data_.get(), [mapped = data_, name](uint8_t*) {}};
 }
 
 std::shared_ptr<const uint8_t> SharedMemory::freeze() {

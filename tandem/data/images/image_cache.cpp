@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tandem/base/error.h"
+#include "tandem/base/fingerprint.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/sha256.h"
 
@@ -13,7 +14,7 @@ namespace tandem {
 namespace {
 
 // If the header or the decoded images change, change the number.
-constexpr std::string_view kVersion = "tandem images 1\n";
+constexpr std::string_view kVersion = "tandem images 2\n";
 constexpr size_t kDigestBytes = 64;
 constexpr size_t kBlockBytes = 4096;
 
@@ -27,8 +28,10 @@ struct Sizes {
 constexpr size_t kSizesAt = kVersion.size() + kDigestBytes;
 constexpr size_t kKeyAt = kSizesAt + sizeof(Sizes);
 
+// The checksum of the images follows the key.
 size_t header_bytes(size_t key_bytes) {
-  return (kKeyAt + key_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  const size_t end = kKeyAt + key_bytes + sizeof(uint64_t);
+  return (end + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }
 
 // Returns whether the product of numbers is `product`.
@@ -45,12 +48,14 @@ bool is_product(std::initializer_list<int64_t> numbers, size_t product) {
 }  // namespace
 
 std::string image_cache_header(
-    const std::string& key, const ImageShape& shape, int64_t num_images) {
+    const std::string& key, const ImageShape& shape, int64_t num_images,
+    uint64_t checksum) {
   const Sizes sizes{
       shape.channels, shape.size.height, shape.size.width, num_images,
       static_cast<int64_t>(key.size())};
   const std::string rest =
-      std::string(reinterpret_cast<const char*>(&sizes), sizeof(sizes)) + key;
+      std::string(reinterpret_cast<const char*>(&sizes), sizeof(sizes)) + key +
+      std::string(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
   std::string header =
       std::string(kVersion) + sha256_hex(rest.data(), rest.size()) + rest;
   header.resize(header_bytes(key.size()));
@@ -64,12 +69,15 @@ std::optional<DecodedImages> parse_image_cache(
     return std::nullopt;
   }
   const std::string_view header(reinterpret_cast<const char*>(file.data()), begin);
-  const auto rest = header.substr(kSizesAt, sizeof(Sizes) + key.size());
+  uint64_t checksum = 0;
+  const auto rest =
+      header.substr(kSizesAt, sizeof(Sizes) + key.size() + sizeof(checksum));
   Sizes sizes{};
   std::memcpy(&sizes, rest.data(), sizeof(sizes));
+  std::memcpy(&checksum, rest.data() + sizeof(sizes) + key.size(), sizeof(checksum));
   if (header.substr(0, kVersion.size()) != kVersion ||
       sizes.key_bytes != static_cast<int64_t>(key.size()) ||
-      rest.substr(sizeof(Sizes)) != key || sizes.num_images != num_images ||
+      rest.substr(sizeof(Sizes), key.size()) != key || sizes.num_images != num_images ||
       header.substr(kVersion.size(), kDigestBytes) !=
           sha256_hex(rest.data(), rest.size())) {
     return std::nullopt;
@@ -82,7 +90,9 @@ std::optional<DecodedImages> parse_image_cache(
   }
   return DecodedImages{
       {{sizes.height, sizes.width}, sizes.channels},
-      part_of(file, begin, file.size() - begin)};
+      part_of(file, begin, file.size() - begin),
+      true,
+      checksum};
 }
 
 std::optional<DecodedImages> open_image_cache(
@@ -92,6 +102,10 @@ std::optional<DecodedImages> open_image_cache(
   } catch (const DataError&) {
     return std::nullopt;
   }
+}
+
+bool has_its_checksum(const DecodedImages& images) {
+  return fingerprint(images.pixels.data(), images.pixels.size()) == images.checksum;
 }
 
 }  // namespace tandem

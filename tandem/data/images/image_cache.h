@@ -16,19 +16,23 @@ struct DecodedImages {
   Bytes pixels;
   // True if `pixels` is the mapped memory of a file.
   bool is_mapped = true;
+  // Checksum of `pixels` in the cache file.
+  uint64_t checksum = 0;
 };
 
 /// Returns the header of a cache file. In the file, the images follow the header.
 ///
-/// The header has a version, a SHA-256 of its other fields, `shape`, `num_images` and
-/// `key`. Zeros pad it to a multiple of 4096 bytes. `key` is a text that describes the
-/// files and settings from which the images were made.
+/// The header has a version, a SHA-256 of its other fields, `shape`, `num_images`,
+/// `key` and `checksum`. Zeros pad it to a multiple of 4096 bytes; its size depends
+/// only on `key`. `key` is a text that describes the files and settings from which the
+/// images were made. `checksum` is the fingerprint() of the images.
 std::string image_cache_header(
-    const std::string& key, const ImageShape& shape, int64_t num_images);
+    const std::string& key, const ImageShape& shape, int64_t num_images,
+    uint64_t checksum);
 
 /// Returns the images in the content of a cache file. Returns nullopt if the file is
 /// incomplete or damaged, has another version, or has another key or number of images.
-/// The SHA-256 does not cover the images.
+/// Does not read the images; has_its_checksum() checks them.
 std::optional<DecodedImages> parse_image_cache(
     const Bytes& file, const std::string& key, int64_t num_images);
 
@@ -37,5 +41,9 @@ std::optional<DecodedImages> parse_image_cache(
 /// parse_image_cache() does.
 std::optional<DecodedImages> open_image_cache(
     const std::string& path, const std::string& key, int64_t num_images);
+
+/// Returns whether the images in a cache file have the checksum of its header. Reads
+/// all images.
+[[nodiscard]] bool has_its_checksum(const DecodedImages& images);
 
 }  // namespace tandem

@@ -16,6 +16,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
+#include "tandem/base/fingerprint.h"
 #include "tandem/base/log.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/memory.h"
@@ -28,6 +29,8 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNameDigits = 32;
+// Reading more pixels from a slow disk could take as long as --timeout-seconds.
+constexpr int64_t kMostChecked = int64_t{4} << 30;
 
 std::string without_slashes(const std::string& folder) {
   return folder.substr(0, folder.find_last_not_of('/') + 1);
@@ -50,10 +53,11 @@ class FolderReader {
   // `listing` has paths relative to `folder`.
   FolderReader(
       std::string folder, ImageListing listing, const ImageShape& wanted,
-      const Deadline& deadline)
+      const Deadline& deadline, bool checks_cache = false)
       : folder_(std::move(folder)),
         wanted_(wanted),
         deadline_(deadline),
+        checks_cache_(checks_cache),
         listing_(std::move(listing)),
         num_images_(static_cast<int64_t>(listing_.files.size())) {}
 
@@ -72,7 +76,7 @@ class FolderReader {
       return decode_to_memory();
     }
     make_key();
-    if (auto images = open_image_cache(cache_, key_, num_images_)) {
+    if (auto images = find_in_cache()) {
       return *images;
     }
     std::optional<FileLock> lock;
@@ -86,10 +90,18 @@ class FolderReader {
       return decode_to_memory();
     }
     // Another process may have decoded the images meanwhile.
-    if (auto images = open_image_cache(cache_, key_, num_images_)) {
+    if (auto images = find_in_cache()) {
       return *images;
     }
     return decode_to_cache();
+  }
+
+  std::optional<DecodedImages> find_in_cache() {
+    auto images = open_image_cache(cache_, key_, num_images_);
+    const auto most = static_cast<size_t>(std::min(kMostChecked, free_memory() / 2));
+    is_damaged_ = images && checks_cache_ && images->pixels.size() <= most &&
+                  !has_its_checksum(*images);
+    return is_damaged_ ? std::nullopt : images;
   }
 
   void make_key() {
@@ -100,7 +112,7 @@ class FolderReader {
         folder);
     key_ = settings + '\0';
     for (const auto& file : listing_.files) {
-      key_ += fmt::format("{} {} {}", file.bytes, file.changed, file.path) + '\0';
+      key_ += file.version + ' ' + file.path + '\0';
     }
     cache_ = cache_directory() + "/images/" +
              sha256_hex(settings.data(), settings.size()).substr(0, kNameDigits);
@@ -108,8 +120,8 @@ class FolderReader {
 
   DecodedImages decode_to_cache() {
     const ImageShape shape = find_shape();
-    const std::string header = image_cache_header(key_, shape, num_images_);
-    const size_t bytes = header.size() + pixel_bytes(shape);
+    const size_t begin = image_cache_header(key_, shape, num_images_, 0).size();
+    const size_t bytes = begin + pixel_bytes(shape);
     std::optional<SharedMemory> memory;
     bool is_decoded = false;
     try {
@@ -122,10 +134,15 @@ class FolderReader {
         }
         memory.emplace(fd, bytes, cache_);
         log_info(fmt::format(
-            "decoding {} image{} of {} into {} (only at the first use)", num_images_,
-            num_images_ == 1 ? "" : "s", folder_, cache_));
-        decode(shape, memory->data() + header.size());
+            "decoding {} image{} of {} into {} ({})", num_images_,
+            num_images_ == 1 ? "" : "s", folder_, cache_,
+            is_damaged_ ? "again, because the file is damaged"
+                        : "only at the first use"));
+        uint8_t* const pixels = memory->data() + begin;
+        decode(shape, pixels);
         is_decoded = true;
+        const auto header = image_cache_header(
+            key_, shape, num_images_, fingerprint(pixels, bytes - begin));
         std::copy(header.begin(), header.end(), memory->data());
       });
     } catch (const DataError& error) {
@@ -139,7 +156,7 @@ class FolderReader {
     }
     // The mapping remains valid if the file could not be renamed.
     const auto data = memory->freeze();
-    return {shape, {{data, data.get() + header.size()}, bytes - header.size()}};
+    return {shape, {{data, data.get() + begin}, bytes - begin}};
   }
 
   DecodedImages decode_to_memory() {
@@ -261,19 +278,23 @@ class FolderReader {
   // Size and channels that the caller requests; 0: as in the files.
   const ImageShape wanted_;
   const Deadline& deadline_;
+  const bool checks_cache_;
   ImageListing listing_;
   const int64_t num_images_;
   // Path of the cache file, and the text that describes the images in it.
   std::string cache_;
   std::string key_;
+  // True if the file has the key, but its pixels do not have their checksum.
+  bool is_damaged_ = false;
 };
 
 }  // namespace
 
 ImageFolder read_image_folder(
-    const std::string& folder, const ImageShape& wanted, const Deadline& deadline) {
+    const std::string& folder, const ImageShape& wanted, const Deadline& deadline,
+    bool checks_cache) {
   const std::string path = without_slashes(folder);
-  return FolderReader(path, list_images(path), wanted, deadline).read();
+  return FolderReader(path, list_images(path), wanted, deadline, checks_cache).read();
 }
 
 ImageFolder read_loose_images(

@@ -30,13 +30,17 @@ struct ImageFolder {
 ///
 /// Child processes decode on all CPUs (child_work.h). The pixels are stored in a file
 /// in cache_directory(), which later calls map. Later calls decode again if the path,
-/// size or time of an image file has changed. If the file in the cache cannot be
-/// written, prints a warning and keeps the pixels in memory.
+/// size, inode number or a time of an image file has changed. If `checks_cache`, they
+/// also decode again if the pixels in the file are damaged; this check reads all
+/// pixels, and is left out if they have more than 4 GiB or half of the free memory. If
+/// the file in the cache cannot be written, prints a warning and keeps the pixels in
+/// memory.
 ///
 /// Throws DataError for an invalid folder or file, or if there is too little memory. Do
 /// not change environment variables in another thread during the call.
 ImageFolder read_image_folder(
-    const std::string& folder, const ImageShape& wanted, const Deadline& deadline);
+    const std::string& folder, const ImageShape& wanted, const Deadline& deadline,
+    bool checks_cache = true);
 
 /// Reads images without classes, at a path for which has_loose_images()
 /// (image_listing.h) returns true. Works like read_image_folder(), but keeps the pixels

@@ -21,8 +21,6 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kNanoseconds = 1'000'000'000;
-
 bool is_image_name(const std::string& file) {
   const std::string name = lower_case(file);
   return ends_with(name, ".png") || ends_with(name, ".jpg") || ends_with(name, ".jpeg");
@@ -35,6 +33,12 @@ bool is_before(const ImageFile& a, const ImageFile& b) {
     return std::pair(path.substr(0, slash), path.substr(slash + 1));
   };
   return key(a.path) < key(b.path);
+}
+
+std::string version_of(const struct stat& status) {
+  return fmt::format(
+      "{} {} {}.{} {}.{}", status.st_size, status.st_ino, status.st_mtim.tv_sec,
+      status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
 class Lister {
@@ -112,9 +116,7 @@ class Lister {
       if (S_ISDIR(status.st_mode)) {
         folders.push_back(path);
       } else if (S_ISREG(status.st_mode) && is_image_name(name)) {
-        images.push_back(
-            {path, 0, status.st_size,
-             status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec});
+        images.push_back({path, 0, version_of(status)});
       } else if (num_ignored_++ == 0) {
         ignored_ = path;
       }
@@ -211,7 +213,7 @@ ImageListing list_loose_images(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     return Lister(path).list_loose();
   }
-  return {{}, {{std::filesystem::path(path).filename(), 0, 0, 0}}};
+  return {{}, {{std::filesystem::path(path).filename()}}};
 }
 
 }  // namespace tandem

@@ -11,9 +11,9 @@ struct ImageFile {
   // Path relative to the image folder, such as "cats/a.jpg".
   std::string path;
   int64_t label = 0;
-  int64_t bytes = 0;
-  // Time of the last change, in nanoseconds since 1970.
-  int64_t changed = 0;
+  // Size, inode number and times of the last changes of the content and of the inode,
+  // as text. Programs can set back only the time of the content.
+  std::string version = {};
 };
 
 /// Class names and image files of an image folder.

@@ -3,13 +3,13 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/core.h>
 
-#include <cstring>
 #include <exception>
 #include <map>
 #include <numeric>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/fingerprint.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
 #include "tandem/parallel/reduce/replicas.h"
@@ -64,34 +64,9 @@ constexpr const char* kNotTrained =
     " read training samples, but ran no backward of the wrapped module; train the "
     "module that was passed to DistributedDataParallel, not a copy of it";
 
-uint64_t mix(uint64_t hash, uint64_t word) {
-  hash += word * 0xc2b2ae3d27d4eb4full;
-  return (hash << 31 | hash >> 33) * 0x9e3779b185ebca87ull;
-}
-
-// Returns a hash of the bytes of a tensor, in about the time that a copy takes. The
-// rounds are those of xxHash64, in four independent lanes.
-uint64_t fingerprint(const at::Tensor& tensor) {
+uint64_t fingerprint_of(const at::Tensor& tensor) {
   const auto values = tensor.detach().contiguous().cpu();
-  const auto* bytes = static_cast<const char*>(values.data_ptr());
-  const size_t size = values.nbytes();
-  uint64_t lanes[4] = {1, 2, 3, 4};
-  uint64_t words[4];
-  size_t at = 0;
-  for (; at + sizeof(words) <= size; at += sizeof(words)) {
-    std::memcpy(words, bytes + at, sizeof(words));
-    for (int lane = 0; lane < 4; ++lane) {
-      lanes[lane] = mix(lanes[lane], words[lane]);
-    }
-  }
-  uint64_t hash = size;
-  for (; at < size; ++at) {
-    hash = mix(hash, static_cast<uint8_t>(bytes[at]));
-  }
-  for (const uint64_t lane : lanes) {
-    hash = mix(hash, lane);
-  }
-  return hash;
+  return fingerprint(values.data_ptr(), values.nbytes());
 }
 
 // The ranks with each value of a column.
@@ -216,7 +191,7 @@ ReplicaGuard::~ReplicaGuard() {
 void ReplicaGuard::add_to_fingerprint(size_t slot, const at::Tensor& gradient) {
   if (gradient.any().item<bool>()) {
     // The order of the slots has no effect.
-    gradients_ += mix(fingerprint(gradient), slot);
+    gradients_ += mix(fingerprint_of(gradient), slot);
   }
 }
 
@@ -244,7 +219,7 @@ at::Tensor ReplicaGuard::own_row() const {
   if (options_.drift_check != DriftCheck::off) {
     uint64_t hash = 0;
     for (const auto& range : arenas_.parameters().layout().ranges()) {
-      hash = mix(hash, fingerprint(arenas_.parameters().slice(range)));
+      hash = mix(hash, fingerprint_of(arenas_.parameters().slice(range)));
     }
     row[kParameters] = static_cast<int64_t>(hash);
   }

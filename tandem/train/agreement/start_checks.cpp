@@ -4,12 +4,14 @@
 #include <ATen/ops/stack.h>
 #include <fmt/core.h>
 
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/sha256.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/network_file.h"
@@ -26,12 +28,31 @@ at::Tensor digest_of(const std::string& text) {
       .clone();
 }
 
-// Lowest rank with a text that differs from rank 0's text, and the index of that text.
+// Lowest rank with a text that differs from rank 0's text.
 struct Difference {
   int rank = 0;
+  // Name of the host of `rank`.
+  std::string host;
+  // Index of the text.
   size_t at = 0;
+  // Rank whose text is ""; -1: neither of both.
+  int without = -1;
 };
 
+Difference difference_at(
+    int rank, int64_t at, const at::Tensor& digests, Communicator& comm) {
+  const auto nothing = digest_of("");
+  Difference found;
+  found.rank = rank;
+  found.host = comm.broadcast_text(host_name(), rank, "host");
+  found.at = static_cast<size_t>(at);
+  found.without = digests[rank][at].equal(nothing) ? rank
+                  : digests[0][at].equal(nothing)  ? 0
+                                                   : -1;
+  return found;
+}
+
+// All ranks pass the same number of texts.
 std::optional<Difference> find_difference(
     const std::vector<std::string>& texts, const std::string& label,
     Communicator& comm) {
@@ -41,10 +62,9 @@ std::optional<Difference> find_difference(
   }
   const auto all = comm.stack(at::stack(digests), label);
   for (int rank = 1; rank < comm.size(); ++rank) {
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const auto row = static_cast<int64_t>(i);
-      if (!all[rank][row].equal(all[0][row])) {
-        return Difference{rank, i};
+    for (int64_t i = 0; i < all.size(1); ++i) {
+      if (!all[rank][i].equal(all[0][i])) {
+        return difference_at(rank, i, all, comm);
       }
     }
   }
@@ -65,23 +85,39 @@ void check_same_settings(const RunConfig& config, Communicator& comm) {
   if (const auto found = find_difference(values, "settings", comm)) {
     const auto& field = *fields[found->at];
     throw ConfigError(fmt::format(
-        "[train] {} differs between rank {} and rank 0 (here it is {}); start all "
-        "ranks with the same {}",
-        field.name, found->rank, values[found->at], field.flag()));
+        "[train] {} differs between rank {} and rank 0 (here it is {}; rank {} is on "
+        "{}); start all ranks with the same {}",
+        field.name, found->rank, values[found->at], found->rank, found->host,
+        field.flag()));
   }
 }
 
 void check_same_data(const DataParts& data, Communicator& comm) {
+  constexpr const char* kAction =
+      "give all hosts the same files, or name the folder of each host with --data";
+  // Parts in the order of parts_of(), with two texts each. Data may lack the last part.
+  constexpr const char* kParts[] = {"training", "test", "validation"};
   std::vector<std::string> values;
   for (const auto& part : data) {
     values.push_back(part.second);
   }
-  if (const auto found = find_difference(values, "data", comm)) {
-    throw ConfigError(fmt::format(
-        "[train] the {} differ between rank {} and rank 0 (here: {}); give all hosts "
-        "the same files, or name the folder of each host with --data",
-        data[found->at].first, found->rank, values[found->at]));
+  values.resize(2 * std::size(kParts));
+  const auto found = find_difference(values, "data", comm);
+  if (!found) {
+    return;
   }
+  if (found->without >= 0) {
+    throw ConfigError(fmt::format(
+        "[train] rank {} has no {} part, expected the parts of rank {} (rank {} is on "
+        "{}); {}",
+        found->without, kParts[found->at / 2], found->without == 0 ? found->rank : 0,
+        found->rank, found->host, kAction));
+  }
+  throw ConfigError(fmt::format(
+      "[train] the {} differ between rank {} and rank 0 (here: {}; rank {} is on {}); "
+      "{}",
+      data[found->at].first, found->rank, values[found->at], found->rank, found->host,
+      kAction));
 }
 
 }  // namespace

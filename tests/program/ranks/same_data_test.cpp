@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tandem/data/dataset.h"
 #include "tandem/data/write_digits.h"
@@ -111,6 +112,25 @@ TEST_F(SameData, TheLauncherReapsTheProcessThatReadsTheData) {
   wait_until_it_reports(scratch_ / "run");
   EXPECT_FALSE(run.poll()) << "the run has ended";
   EXPECT_TRUE(eventually([&] { return !has_zombie(run.pid()); }));
+}
+
+TEST_F(SameData, AFileThatShrinksDuringTheRunIsNamed) {
+  for (const std::string ranks : {"1", "2"}) {
+    const auto folder = scratch_ / ("npy" + ranks);
+    const auto out = scratch_ / ("run" + ranks);
+    write_digits(folder, 96, 24, DigitsFormat::npy);
+    const auto file = folder + "/train_x.npy";
+    std::thread other([&] {
+      wait_until_it_reports(out);
+      std::filesystem::resize_file(file, 1'000);
+    });
+    const auto result = tandem_run(with(
+        run_on("npy" + ranks),
+        {"--nproc", ranks, "--epochs", "1000000", "--log-every", "1", "--out", out}));
+    other.join();
+    expect_error_line(
+        result, 1, {"[files] '" + file + "' has 1000 bytes, expected 75392 "});
+  }
 }
 
 class ResumedData : public SameData, public testing::WithParamInterface<const char*> {
