@@ -26,6 +26,7 @@
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/config/fields.h"
 #include "tandem/data/description.h"
 
@@ -103,6 +104,8 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent handles the signals of a terminal, and then ends this process.
+  hold_signals();
   if (getppid() == parent) {
     try {
       read_into(memory, request, deadline);
@@ -276,8 +279,7 @@ DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds tim
 DataReader::~DataReader() {
   reap();
   if (child_ > 0 && !reaped_) {
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
+    kill_child(child_);
   }
   for (const int fd : {memory_, done_}) {
     if (fd >= 0) {

@@ -24,6 +24,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
+#include "tandem/base/text.h"
 #include "tandem/base/wait_notice.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/restarts.h"
@@ -38,7 +39,7 @@ using Clock = std::chrono::steady_clock;
 // with the numbers of the hosts that take part.
 constexpr const char* kAttempt = "launch/attempt";
 constexpr const char* kMembers = "launch/members";
-// Key that is set if no attempt follows.
+// Key that is set to the exit code of the run if no attempt follows.
 constexpr const char* kRunEnded = "launch/ended";
 constexpr Milliseconds kBetweenTries{200};
 // Time in which host 0 notices that a launcher was replaced by another one. It is
@@ -48,6 +49,8 @@ constexpr Milliseconds kReplacement{20'000};
 constexpr Milliseconds kLastCall{3'000};
 // Longest time for which host 0 waits for launchers that must end.
 constexpr Milliseconds kTimeToLeave{2'000};
+// Time for which a host that lost contact with host 0 waits for an answer.
+constexpr Milliseconds kContact{15'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
 
@@ -101,6 +104,16 @@ bool is_member(const std::vector<int>& nodes, int node) {
   return std::binary_search(nodes.begin(), nodes.end(), node);
 }
 
+// Returns the meeting of a run that has ended; nullopt if an attempt follows.
+std::optional<Meeting> end_of_run(StoreClient& client, const Attempt& next) {
+  if (!client.has({kRunEnded})) {
+    return std::nullopt;
+  }
+  // Any process of the run can write this number.
+  const auto code = parse_number<int>(client.get(kRunEnded, kBetweenTries)).value_or(1);
+  return Meeting{nullptr, next, code == 0 ? 0 : known_exit_code(code)};
+}
+
 // Joins the store of host 0 for the attempt `next` or a later one. Returns nullopt if
 // the server belongs to an earlier attempt or to an attempt that is over. If this host
 // is not a member, waits for the end of the attempt and returns nullopt. Throws
@@ -109,8 +122,8 @@ std::optional<Meeting> try_to_join(
     const LaunchOptions& options, const std::string& token, const Attempt& next) {
   auto client =
       std::make_unique<StoreClient>(master_address(options), kBetweenTries, token);
-  if (client->has({kRunEnded})) {
-    return Meeting{nullptr, next, true};
+  if (auto over = end_of_run(*client, next)) {
+    return over;
   }
   Attempt begun = attempt_in(*client);
   if (begun.number < next.number || client->has({kRunOver})) {
@@ -133,8 +146,7 @@ std::optional<Meeting> try_to_join(
     throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries);
   }
-  return client->has({kRunEnded}) ? std::optional(Meeting{nullptr, next, true})
-                                  : std::nullopt;
+  return end_of_run(*client, next);
 }
 
 // On host 0, waits for the hosts of an attempt, and returns them.
@@ -177,9 +189,9 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
 Meeting join_attempt(
     const LaunchOptions& options, const std::string& token, const Attempt& next) {
   // Host 0 may pause between two attempts.
-  const auto timeout =
-      meeting_timeout(options) +
-      (next.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+  const auto usual = meeting_timeout(options) +
+                     (next.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+  const auto timeout = next.lost_host_0 ? std::min(usual, kContact) : usual;
   auto last_contact = Clock::now();
   std::optional<Clock::time_point> refused_since;
   WaitNotice notice;
@@ -333,7 +345,7 @@ void Rendezvous::choose_members(const LaunchOptions& options) {
   try {
     attempt.members = gather_members(options, *server);
   } catch (const Error&) {
-    end_run();
+    end_run(pending_stop_signal() != 0 ? kExitStopped : 1);
     throw;
   }
   server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));
@@ -351,12 +363,12 @@ std::vector<int> Rendezvous::newcomers() const {
 }
 
 void Rendezvous::cancel_next_attempt() const {
-  end_run();
+  end_run(kExitStopped);
   std::this_thread::sleep_for(kTimeToLeave);
 }
 
-void Rendezvous::end_run() const {
-  server->set(kRunEnded, "");
+void Rendezvous::end_run(int code) const {
+  server->set(kRunEnded, std::to_string(code));
   server->set(kRunOver, "0");
   const auto until = Clock::now() + kTimeToLeave;
   while (!newcomers().empty() && Clock::now() < until) {

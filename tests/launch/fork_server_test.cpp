@@ -65,6 +65,16 @@ TEST(ForkServer, EndsOnASignalWhileLoading) {
   }
 }
 
+TEST(ForkServer, NamesASuspendedLoader) {
+  Words command = serving({"sh", "-c", "kill -STOP $$"});
+  command.insert(command.begin() + 2, {"--timeout", "0.5"});
+  const auto result = run_command(command, {}, 20);
+  expect_exit(
+      result, 1,
+      {"ranks 0 to 2 on ", " have not started within 0.5 s, because process ",
+       ", which loads 'sh', is suspended (SIGSTOP)"});
+}
+
 TEST(ForkServer, DiesWithItsLauncherWhileLoading) {
   const Scratch directory;
   const auto file = directory / "pid";

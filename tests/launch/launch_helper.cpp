@@ -2,8 +2,9 @@
 //
 //   launch [--nproc N] [--nnodes N] [--min-nnodes N] [--node-rank N]
 //          [--master-port N] [--master-addr A] [--token-file FILE] [--insecure]
-//          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
-//          [--set NAME VALUE] [--fork-server] COMMAND...
+//          [--grace SECONDS] [--timeout SECONDS] [--max-restarts N] [--terminal]
+//          [--no-prefix] [--local-rank-at N] [--set NAME VALUE] [--fork-server]
+//          COMMAND...
 //   start COMMAND...              starts a child process and waits for it
 //   exec COMMAND...               becomes the command
 //   name                          prints its name as in ps -o comm
@@ -46,6 +47,8 @@ int launch_with(const Words& words) {
       {"--token-file", [&] { options.token.file = next(); }},
       {"--insecure", [&] { options.token.insecure = true; }},
       {"--grace", [&] { options.grace_seconds = std::stod(next()); }},
+      {"--timeout", [&] { options.timeout_seconds = std::stod(next()); }},
+      {"--max-restarts", [&] { options.max_restarts = std::stoi(next()); }},
       {"--terminal", [&] { options.first_rank_owns_terminal = true; }},
       {"--fork-server", [&] { options.fork_server = true; }},
       {"--no-prefix", [&] { options.prefix_output = false; }},
