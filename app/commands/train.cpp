@@ -14,6 +14,7 @@
 #include "tandem/base/output.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/prepared_data.h"
@@ -109,6 +110,7 @@ void warn_of_flags_without_effect(const RunConfig& config) {
   if (env.rank == 0) {
     warn_of_flags_without_effect(config);
   }
+  hold_signals();
   exec_program(
       worker_command({"train"}, arguments, config.exec.device),
       rank_variables(env.local_world_size, config.exec.threads));
@@ -142,7 +144,13 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
     const RunConfig& config, const Arguments& arguments, Variables variables) {
   const auto more = rank_variables(config.num_ranks_here(), config.exec.threads);
   variables.insert(variables.end(), more.begin(), more.end());
+  hold_signals();
   exec_program(worker_command({"train"}, arguments, config.exec.device), variables);
+}
+
+// Returns the exit code of a run that a signal stops before its first step.
+int stopped_code(const RunConfig& config) {
+  return config.output.out.empty() || config.output.dry_run ? 1 : kExitStopped;
 }
 
 LaunchOptions launch_options(const RunConfig& config) {
@@ -166,6 +174,8 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.out = config.output.out;
   options.threads = config.exec.threads;
   options.fork_server = true;
+  options.holds_signals = true;
+  options.stopped_code = stopped_code(config);
   options.first_rank_owns_terminal = true;
   // If all ranks report, the template prints the rank.
   options.prefix_output = config.output.log_ranks == LogRanks::first;
@@ -211,6 +221,12 @@ void train_or_launch(const Arguments& given) {
       env ? given : variables.add_flags(given, TorchrunVariables::Command::train);
   TrainExtras extras;
   const RunConfig config = parse_train_arguments(arguments, &extras);
+  const int code = stopped_code(config);
+  exit_on_signals(
+      code, code == kExitStopped ? "tandem: [launch] stopped by a signal before the "
+                                   "first step; continue with --resume auto"
+                                 : "tandem: error: [launch] stopped by a signal before "
+                                   "the first step; run the command again");
   variables.announce(launch_options(config));
   find_device(extras, [&] { return worker_path(config.exec.device); });
   ignore_closed_readers();
