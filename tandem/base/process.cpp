@@ -18,6 +18,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/process_limits.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/text.h"
@@ -237,7 +238,9 @@ Process::Process(const ProcessOptions& options) {
     blocked = caught_signals();
   }
   pid_ = fork();
-  TANDEM_CHECK(pid_ >= 0, "cannot start another process");
+  if (pid_ < 0) {
+    throw Error(explain_process_limit());
+  }
   if (pid_ == 0) {
     become(image, parent, output, error, failure, blocked);
   }

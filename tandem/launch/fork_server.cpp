@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/process_limits.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/text.h"
@@ -157,11 +158,13 @@ pid_t receive_pid(
   if (recv(socket, &answer, sizeof(answer), 0) != sizeof(answer)) {
     throw ended_early(program, server.wait());
   }
+  if (answer.reason == EAGAIN) {
+    throw Error(explain_process_limit());
+  }
   if (answer.reason != 0) {
     throw Error(
         "[launch] cannot make another process: " +
-        std::string(std::strerror(answer.reason)) +
-        "; start fewer ranks with --nproc, or raise the limit (ulimit -u)");
+        std::string(std::strerror(answer.reason)) + "; start fewer ranks with --nproc");
   }
   return answer.pid;
 }
