@@ -165,6 +165,21 @@ HostWatch::Options watch_options(
   return watch;
 }
 
+LinkWatch::Store store_of(StoreClient& client) {
+  return {
+      [&client](const std::string& key) {
+        return client.has({key}) ? std::optional(client.get(key, Milliseconds(1'000)))
+                                 : std::nullopt;
+      },
+      [&client](const auto& key, const auto& value) { client.set(key, value); }};
+}
+
+LinkWatch::Store store_of(StoreServer& server) {
+  return {
+      [&server](const std::string& key) { return server.get(key); },
+      [&server](const auto& key, const auto& value) { server.set(key, value); }};
+}
+
 double stop_grace(const LaunchOptions& options) {
   return options.stop_grace_seconds < 0 ? options.grace_seconds
                                         : options.stop_grace_seconds;
@@ -215,7 +230,10 @@ HostAttempt::HostAttempt(
       rendezvous_(options, token == nullptr ? "" : token->token(), std::move(meeting)),
       here_(with_members(options, rendezvous_.attempt.members)),
       board_(first_rank_of(here_), options.nproc_per_node),
-      exchange_(board_, here_.node_rank, here_.nnodes, options.stall_seconds) {}
+      exchange_(board_, here_.node_rank, here_.nnodes, options.stall_seconds),
+      links_(
+          board_, options.node_rank, rendezvous_.attempt.members, options.master_addr) {
+}
 
 std::optional<HostEnding> HostAttempt::start() {
   Variables variables = failures_.variables();
@@ -276,7 +294,10 @@ HostEnding HostAttempt::stopped_early() const {
 HostEnding HostAttempt::run() {
   auto watched =
       watch_options(options_, rendezvous_, token_ == nullptr ? "" : token_->token());
-  watched.exchange = [this](StoreClient& client) { exchange_.tell(client); };
+  watched.exchange = [this](StoreClient& client) {
+    exchange_.tell(client);
+    links_.look(store_of(client));
+  };
   watch_.emplace(watched, rendezvous_.server.get(), rendezvous_.client.get());
   const auto failed_start = start();
   const auto endings =
@@ -298,6 +319,10 @@ HostEnding HostAttempt::run() {
       mine.cause > Cause::none && mine.cause < Cause::lost && !have_made_step();
   if (when.stop_signal != 0 && nothing_lost && options_.stopped_code == kExitStopped) {
     mine = stopped_early();
+  }
+  const auto broken = links_.broken();
+  if (!broken.empty() && when.stop_signal == 0 && mine.cause <= Cause::lost) {
+    mine = {Cause::lost, 1, broken};
   }
   mine.leaves = leaves();
   const auto ending = finish(mine);
@@ -322,6 +347,9 @@ bool HostAttempt::must_end(bool failed) {
     options_.while_running();
   }
   if (is_first()) {
+    if (options_.nnodes > 1 && options_.restarts()) {
+      rendezvous_.compare_hosts(options_);
+    }
     if (auto ranks = exchange_.collect(rendezvous_.server.get())) {
       status_.publish(
           status_now(here_.world_size(), restarts_.count(), std::move(*ranks)));
@@ -330,9 +358,13 @@ bool HostAttempt::must_end(bool failed) {
       admit_newcomers();
     }
   }
+  if (is_first() && here_.nnodes > 1) {
+    links_.look(store_of(*rendezvous_.server));
+  }
   const bool halted = options_.timeout_seconds > 0 &&
                       supervisor_.has_halted_rank(options_.timeout_seconds);
-  const bool changes = !admitted_.empty() || leaves() || halted;
+  const bool changes =
+      !admitted_.empty() || leaves() || halted || !links_.broken().empty();
   return watch_->must_end(failed || changes) || changes;
 }
 

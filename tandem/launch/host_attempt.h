@@ -13,6 +13,7 @@
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
+#include "tandem/launch/link_watch.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/logs/torchrun_options.h"
 #include "tandem/launch/rendezvous.h"
@@ -86,6 +87,7 @@ class HostAttempt {
   FailureFile failures_;
   StatusBoard board_;
   StatusExchange exchange_;
+  LinkWatch links_;
   std::optional<HostWatch> watch_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   // True if the run ended on another host while this host loaded the program.
