@@ -5,6 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
+#include "app/host_identity.h"
 #include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
@@ -132,11 +133,18 @@ bool needs_launcher(const RunConfig& config) {
          config.ranks.metrics_port > 0;
 }
 
+// Returns whether the launchers compare the hosts of the run before a host joins.
+bool compares_hosts(const RunConfig& config) {
+  return config.ranks.nnodes > 1 &&
+         (config.ranks.max_restarts > 0 || config.ranks.min_nnodes > 0);
+}
+
 // Starts to read the data for the workers. Returns null if the ranks are processes and
 // rank 0 scatters the data, because only rank 0 then reads the files.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
-             ? std::make_unique<DataReader>(DataRequest(config), config.comm.timeout())
+             ? std::make_unique<DataReader>(
+                   DataRequest(config), config.comm.timeout(), compares_hosts(config))
              : nullptr;
 }
 
@@ -195,7 +203,8 @@ void warn_of_ranks(const RunConfig& config) {
 
 // Starts the ranks of this host. Replaces this process with the worker if that needs no
 // launcher.
-void train_here(const RunConfig& config, const Arguments& arguments) {
+void train_here(
+    const RunConfig& config, const Arguments& arguments, const TrainExtras& extras) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);
   }
@@ -210,6 +219,11 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   options.variables = variables;
   if (reader) {
     options.while_running = [&] { reader->reap(); };
+  }
+  HostIdentity identity(arguments, config, extras.earlier, reader.get());
+  if (compares_hosts(config)) {
+    options.identity = [&] { return identity.text(); };
+    options.check_identity = [&](const auto& host_0) { return identity.check(host_0); };
   }
   launch_ranks(options);
 }
@@ -245,7 +259,7 @@ void train_or_launch(const Arguments& given) {
   if (fetches && !config.needs_mpirun()) {
     fetch_missing(config.data.source, 1, config.comm.timeout());
   }
-  train_here(config, arguments);
+  train_here(config, arguments, extras);
 }
 
 }  // namespace

@@ -111,6 +111,15 @@ struct LaunchOptions {
   // Additional environment variables for the ranks.
   Variables variables;
 
+  // Functions that compare the hosts of a run before a host joins ranks that may be
+  // started again; empty: hosts are not compared. identity() is called on host 0. It
+  // returns a text for the settings and data of the host, or nullopt while the data are
+  // read. check_identity() is called on other hosts with this text, about five times a
+  // second until it returns true. It throws ConfigError if this host differs from host
+  // 0, or the errors of reading the data.
+  std::function<std::optional<std::string>()> identity;
+  std::function<bool(const std::string& identity)> check_identity;
+
   // Called about ten times a second while ranks run; empty: nothing is called. It must
   // not block.
   std::function<void()> while_running;

@@ -93,6 +93,10 @@ struct Rendezvous {
   /// if a signal stops this process.
   Rendezvous(const LaunchOptions& options, const std::string& token, Meeting meeting);
 
+  /// On host 0, publishes LaunchOptions::identity when it is known, and logs the hosts
+  /// that are refused because they differ. Call it often.
+  void compare_hosts(const LaunchOptions& options) const;
+
   /// On host 0, returns the hosts that have joined since the attempt began. They take
   /// part in the next attempt.
   std::vector<int> newcomers() const;

@@ -141,6 +141,27 @@ TEST_F(ElasticHosts, EndIfHost0IsStoppedBetweenTwoStarts) {
   EXPECT_THAT(errors_of(2), HasSubstr("host 0 ended the run before the ranks started"));
 }
 
+TEST_F(ElasticHosts, RefuseAHostThatDiffers) {
+  const Words flags = {"--identity", "a"};
+  start(0, flags);
+  start(1, flags);
+  start_of(1, 1);
+  start(2, {"--identity", "b"});
+  EXPECT_EQ(wait(2).code, 2) << errors_of(2);
+  const auto refused = AllOf(
+      HasSubstr("[launch] host 2 on "),
+      HasSubstr(" is refused: identity is b, expected a\n"));
+  EXPECT_THAT(errors_of(2), refused);
+  wait_until_printed(0, "is refused");
+  EXPECT_THAT(errors_of(0), refused);
+  // The other hosts have continued.
+  start(2, flags);
+  EXPECT_EQ(start_of(2, 1), "1 3");
+  EXPECT_EQ(start_of(0, 2), "1 3");
+  send(0, SIGTERM);
+  EXPECT_EQ(wait(0).code, 75) << errors_of(0);
+}
+
 // The ranks of host 0 save when its launcher ends them, but the run was not asked to
 // stop.
 TEST_F(ElasticHosts, RestartAfterALauncherWasSuspended) {
