@@ -1,7 +1,10 @@
 #include <fmt/core.h>
 
+#include <cstring>
+
 #include "app/command_line.h"
 #include "app/run_command_line.h"
+#include "tandem/base/signals.h"
 
 namespace {
 
@@ -36,6 +39,10 @@ const std::vector<Command> kCommands = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // `train` sets the effect of signals after it has read its arguments.
+  if (argc > 1 && std::strcmp(argv[1], "train") == 0) {
+    tandem::hold_signals();
+  }
   return run_command_line(
       argc, argv, kCommands,
       "tandem: distributed training for C++ on LibTorch\n\n"

@@ -5,6 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
+#include "app/host_identity.h"
 #include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
@@ -14,6 +15,7 @@
 #include "tandem/base/output.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/data/load_dataset.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/prepared_data.h"
@@ -109,6 +111,7 @@ void warn_of_flags_without_effect(const RunConfig& config) {
   if (env.rank == 0) {
     warn_of_flags_without_effect(config);
   }
+  hold_signals();
   exec_program(
       worker_command({"train"}, arguments, config.exec.device),
       rank_variables(env.local_world_size, config.exec.threads));
@@ -130,11 +133,18 @@ bool needs_launcher(const RunConfig& config) {
          config.ranks.metrics_port > 0;
 }
 
+// Returns whether the launchers compare the hosts of the run before a host joins.
+bool compares_hosts(const RunConfig& config) {
+  return config.ranks.nnodes > 1 &&
+         (config.ranks.max_restarts > 0 || config.ranks.min_nnodes > 0);
+}
+
 // Starts to read the data for the workers. Returns null if the ranks are processes and
 // rank 0 scatters the data, because only rank 0 then reads the files.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
-             ? std::make_unique<DataReader>(DataRequest(config), config.comm.timeout())
+             ? std::make_unique<DataReader>(
+                   DataRequest(config), config.comm.timeout(), compares_hosts(config))
              : nullptr;
 }
 
@@ -142,7 +152,13 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
     const RunConfig& config, const Arguments& arguments, Variables variables) {
   const auto more = rank_variables(config.num_ranks_here(), config.exec.threads);
   variables.insert(variables.end(), more.begin(), more.end());
+  hold_signals();
   exec_program(worker_command({"train"}, arguments, config.exec.device), variables);
+}
+
+// Returns the exit code of a run that a signal stops before its first step.
+int stopped_code(const RunConfig& config) {
+  return config.output.out.empty() || config.output.dry_run ? 1 : kExitStopped;
 }
 
 LaunchOptions launch_options(const RunConfig& config) {
@@ -166,6 +182,8 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.out = config.output.out;
   options.threads = config.exec.threads;
   options.fork_server = true;
+  options.holds_signals = true;
+  options.stopped_code = stopped_code(config);
   options.first_rank_owns_terminal = true;
   // If all ranks report, the template prints the rank.
   options.prefix_output = config.output.log_ranks == LogRanks::first;
@@ -185,7 +203,8 @@ void warn_of_ranks(const RunConfig& config) {
 
 // Starts the ranks of this host. Replaces this process with the worker if that needs no
 // launcher.
-void train_here(const RunConfig& config, const Arguments& arguments) {
+void train_here(
+    const RunConfig& config, const Arguments& arguments, const TrainExtras& extras) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);
   }
@@ -201,6 +220,11 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   if (reader) {
     options.while_running = [&] { reader->reap(); };
   }
+  HostIdentity identity(arguments, config, extras.earlier, reader.get());
+  if (compares_hosts(config)) {
+    options.identity = [&] { return identity.text(); };
+    options.check_identity = [&](const auto& host_0) { return identity.check(host_0); };
+  }
   launch_ranks(options);
 }
 
@@ -211,6 +235,12 @@ void train_or_launch(const Arguments& given) {
       env ? given : variables.add_flags(given, TorchrunVariables::Command::train);
   TrainExtras extras;
   const RunConfig config = parse_train_arguments(arguments, &extras);
+  const int code = stopped_code(config);
+  exit_on_signals(
+      code, code == kExitStopped ? "tandem: [launch] stopped by a signal before the "
+                                   "first step; continue with --resume auto"
+                                 : "tandem: error: [launch] stopped by a signal before "
+                                   "the first step; run the command again");
   variables.announce(launch_options(config));
   find_device(extras, [&] { return worker_path(config.exec.device); });
   ignore_closed_readers();
@@ -229,7 +259,7 @@ void train_or_launch(const Arguments& given) {
   if (fetches && !config.needs_mpirun()) {
     fetch_missing(config.data.source, 1, config.comm.timeout());
   }
-  train_here(config, arguments);
+  train_here(config, arguments, extras);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <system_error>
+
+#include "tandem/base/process_limits.h"
 
 namespace tandem {
 
@@ -100,6 +103,11 @@ std::string first_line(const std::exception& error) {
   if (is_out_of_memory(error, text)) {
     return explain_out_of_memory(text);
   }
+  const auto* failed = dynamic_cast<const std::system_error*>(&error);
+  if (failed != nullptr &&
+      failed->code() == std::errc::resource_unavailable_try_again) {
+    return explain_process_limit();
+  }
   return text.substr(0, text.find('\n'));
 }
 
@@ -108,8 +116,8 @@ std::string did_you_mean(
   const std::string* best = nullptr;
   // A name of two or three letters is similar if one letter differs, or if the letters
   // are in another order.
-  const size_t most = name.size() <= 3 ? name.size() / 2
-                                       : std::max<size_t>(2, name.size() / 3);
+  const size_t most =
+      name.size() <= 3 ? name.size() / 2 : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
     // A much longer name cannot be similar, and comparing it would be slow.

@@ -85,6 +85,24 @@ void write_stream(const std::string& path, const std::function<void(int fd)>& wr
   write(stream.fd());
 }
 
+// Returns the first folder of a path, from its end, in which other users can rename
+// files; "" if there is none. They cannot do so in a sticky folder.
+std::string folder_of_others(const std::string& path) {
+  std::error_code ignored;
+  fs::path folder = fs::canonical(path, ignored);
+  for (; !folder.empty(); folder = folder.parent_path()) {
+    struct stat info {};
+    if (stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IWOTH) != 0 &&
+        (info.st_mode & S_ISVTX) == 0) {
+      return folder.string();
+    }
+    if (folder == folder.parent_path()) {
+      break;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string parent_of(const std::string& path) {
@@ -219,8 +237,19 @@ std::vector<std::string> list_directory(const std::string& path) {
 
 std::string temporary_directory() {
   const std::string usual = get_env("TMPDIR").value_or("/tmp");
+  const bool chosen = !get_env("TMPDIR").value_or("").empty();
   for (const auto& path : {usual, std::string("/tmp"), std::string("/dev/shm")}) {
-    if (access(path.c_str(), W_OK | X_OK) == 0) {
+    const bool writable = access(path.c_str(), W_OK | X_OK) == 0;
+    const auto unsafe = writable ? folder_of_others(path) : "";
+    if (!unsafe.empty() && chosen && path == usual) {
+      throw ConfigError(
+          "[files] TMPDIR is '" + path + "', but all users can replace files in '" +
+          unsafe +
+          "', expected a sticky or private folder; set TMPDIR to another "
+          "folder, or run: chmod +t '" +
+          unsafe + "'");
+    }
+    if (writable && unsafe.empty()) {
       return path;
     }
   }

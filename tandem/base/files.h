@@ -62,7 +62,9 @@ bool file_exists(const std::string& path);
 std::vector<std::string> list_directory(const std::string& path);
 
 /// Returns the directory for temporary files: $TMPDIR, /tmp or /dev/shm, the first that
-/// this process can write. If there is none, returns $TMPDIR or /tmp.
+/// this process can write and in which other users cannot rename its files. If there is
+/// none, returns $TMPDIR or /tmp. Throws ConfigError if other users can rename files in
+/// $TMPDIR.
 std::string temporary_directory();
 
 /// Creates a directory in temporary_directory() that only this user can enter. Returns

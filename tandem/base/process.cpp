@@ -9,13 +9,18 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/process_limits.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/base/text.h"
 
 namespace tandem {
@@ -105,15 +110,13 @@ ExitStatus to_status(int raw) {
 // `failure`; otherwise exec closes `failure`.
 [[noreturn]] void become(
     const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error,
-    const Pipe& failure) {
+    const Pipe& failure, const sigset_t& blocked) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
     _exit(127);
   }
   setpgid(0, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
   // tandem's programs ignore SIGXFSZ; other programs get the default.
   ::signal(SIGXFSZ, SIG_DFL);
   if (output.write_end >= 0) {
@@ -124,6 +127,52 @@ ExitStatus to_status(int raw) {
   const int reason = errno;
   [[maybe_unused]] const auto told = write(failure.write_end, &reason, sizeof(reason));
   _exit(126);
+}
+
+std::string proc_file(pid_t pid, const char* name) {
+  return "/proc/" + std::to_string(pid) + "/" + name;
+}
+
+// Returns the state of a process, such as 'R', 'S' or 'T'; 'X' if there is none.
+char state_of(pid_t pid) {
+  std::ifstream file(proc_file(pid, "stat"));
+  std::string text;
+  std::getline(file, text);
+  // The line is "pid (name) state", and the name may contain any characters.
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos ? 'X' : text[name_end + 2];
+}
+
+// Returns whether a file contains a line.
+bool has_line(const std::string& path, const std::string& wanted) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line == wanted) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Control groups of version 1 and 2 have different files.
+bool is_frozen(pid_t pid) {
+  std::ifstream file(proc_file(pid, "cgroup"));
+  const std::string root = "/sys/fs/cgroup";
+  // A line is "ID:CONTROLLERS:PATH".
+  for (std::string line; std::getline(file, line);) {
+    const size_t at = line.find('/');
+    const std::string group = at == std::string::npos ? "" : line.substr(at);
+    if (line.find(":freezer:") != std::string::npos &&
+        has_line(root + "/freezer" + group + "/freezer.state", "FROZEN")) {
+      return true;
+    }
+    if (line.rfind("0::", 0) == 0 &&
+        (has_line(root + group + "/cgroup.events", "frozen 1") ||
+         has_line(root + "/unified" + group + "/cgroup.events", "frozen 1"))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Waits until the child executes its program. Returns 0, or the errno if exec failed.
@@ -183,10 +232,17 @@ Process::Process(const ProcessOptions& options) {
   }
   const Pipe failure = open_pipe();
   const pid_t parent = getpid();
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (options.holds_signals) {
+    blocked = caught_signals();
+  }
   pid_ = fork();
-  TANDEM_CHECK(pid_ >= 0, "cannot start another process");
+  if (pid_ < 0) {
+    throw Error(explain_process_limit());
+  }
   if (pid_ == 0) {
-    become(image, parent, output, error, failure);
+    become(image, parent, output, error, failure, blocked);
   }
   setpgid(pid_, pid_);
   if (options.pipe_output) {
@@ -211,7 +267,7 @@ Process::~Process() {
 void Process::end() {
   if (pid_ > 0 && !status_) {
     signal(SIGKILL);
-    wait();
+    status_ = kill_child(pid_);
   }
 }
 
@@ -278,12 +334,76 @@ CommandResult run_command(
 }
 
 bool is_stopped(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  // The line is "pid (name) state", and the name may contain any characters.
-  const size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text.compare(name_end + 2, 1, "T") == 0;
+  return state_of(pid) == 'T';
+}
+
+Halt halt_of(pid_t pid) {
+  switch (state_of(pid)) {
+    case 'T':
+      return Halt::stopped;
+    case 'D':
+      return is_frozen(pid) ? Halt::frozen : Halt::uninterruptible;
+    case 'S':
+      return is_frozen(pid) ? Halt::frozen : Halt::none;
+    default:
+      return Halt::none;
+  }
+}
+
+const char* describe(Halt halt) {
+  switch (halt) {
+    case Halt::stopped:
+      return "is suspended (SIGSTOP)";
+    case Halt::frozen:
+      return "is frozen by its control group";
+    case Halt::uninterruptible:
+      return "is in an uninterruptible wait for a disk, mount or device";
+    default:
+      return "runs";
+  }
+}
+
+int64_t context_switches(pid_t pid) {
+  std::ifstream file(proc_file(pid, "status"));
+  int64_t sum = 0;
+  for (std::string line; std::getline(file, line);) {
+    const size_t at = line.find("_ctxt_switches:");
+    if (at != std::string::npos) {
+      sum += std::atoll(line.c_str() + line.find(':') + 1);
+    }
+  }
+  return sum;
+}
+
+bool outlives_kill(pid_t pid, std::chrono::steady_clock::time_point killed) {
+  constexpr auto kHalted = std::chrono::seconds(5);
+  constexpr auto kRunning = std::chrono::seconds(30);
+  const auto time = std::chrono::steady_clock::now() - killed;
+  return time >= kRunning || (time >= kHalted && halt_of(pid) != Halt::none);
+}
+
+std::string describe_left(pid_t pid) {
+  const Halt halt = halt_of(pid);
+  const char* action = halt == Halt::frozen ? "thaw the group"
+                       : halt == Halt::none ? "check the process"
+                                            : "repair the disk, mount or device";
+  return "still exists after SIGKILL, because it " + std::string(describe(halt)) +
+         "; " + action + " to end it";
+}
+
+std::optional<ExitStatus> kill_child(pid_t pid) {
+  const auto killed = std::chrono::steady_clock::now();
+  kill(pid, SIGKILL);
+  int raw = 0;
+  pid_t ended = 0;
+  while ((ended = waitpid(pid, &raw, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+    if (outlives_kill(pid, killed)) {
+      log_warning("[launch] process " + std::to_string(pid) + " " + describe_left(pid));
+      return std::nullopt;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return ended == pid ? to_status(raw) : ExitStatus{1, 0};
 }
 
 void exec_program(const std::vector<std::string>& command, const Variables& variables) {

@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +49,9 @@ struct ProcessOptions {
   Variables variables;
   // True: standard output and error are pipes. False: the child inherits them.
   bool pipe_output = false;
+  // True if the program calls catch_signals() (base/signals.h). Signals that arrive
+  // before this call then stay pending and do not kill the program.
+  bool holds_signals = false;
 };
 
 /// A child process with its own process group, started by fork and exec, or by a fork
@@ -60,7 +65,8 @@ class Process {
   /// Takes ownership of a running child and of the read ends of its pipes. A descriptor
   /// of -1 means that there is no pipe.
   Process(pid_t pid, int output_fd, int error_fd);
-  /// If the process still runs, kills its process group and reaps the process.
+  /// If the process still runs, kills its process group and reaps the process
+  /// (kill_child()).
   ~Process();
   Process(Process&& other) noexcept;
   Process& operator=(Process&&) = delete;
@@ -84,6 +90,10 @@ class Process {
   ExitStatus wait();
   /// Sends a signal to the process group. Does nothing after the process was reaped.
   void signal(int number);
+  /// Makes the destructor leave a process that outlives SIGKILL.
+  void leave() {
+    status_ = status_.value_or(ExitStatus{1, 0});
+  }
 
  private:
   // Kills and reaps the process if it still runs.
@@ -110,8 +120,42 @@ CommandResult run_command(
     const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);
 
+/// Reason why a process makes no progress.
+enum class Halt {
+  none,
+  // Suspended by SIGSTOP, SIGTSTP or a terminal.
+  stopped,
+  // Frozen by its control group.
+  frozen,
+  // In a wait of the kernel that no signal ends, for a disk, a mount or a device.
+  // Usually, such a wait is short.
+  uninterruptible
+};
+
+/// Returns whether and why a process is halted now. Returns `none` if there is no such
+/// process.
+Halt halt_of(pid_t pid);
+
+/// Returns a phrase such as "is suspended (SIGSTOP)"; "runs" for Halt::none.
+const char* describe(Halt halt);
+
 /// Returns whether a process is suspended (SIGSTOP, Ctrl-Z).
 bool is_stopped(pid_t pid);
+
+/// Returns the number of context switches of a process's main thread, which is constant
+/// while the process is halted; 0 if there is no such process.
+int64_t context_switches(pid_t pid);
+
+/// Returns whether a process that got SIGKILL at `killed` must be left, because it
+/// cannot end: after 5 s if it is halted, otherwise after 30 s.
+bool outlives_kill(pid_t pid, std::chrono::steady_clock::time_point killed);
+
+/// Returns a text such as "still runs after SIGKILL, because ...; ACTION".
+std::string describe_left(pid_t pid);
+
+/// Kills a child process by SIGKILL and reaps it. Returns its status. If the process
+/// cannot end (outlives_kill()), prints a warning that names it and returns nullopt.
+std::optional<ExitStatus> kill_child(pid_t pid);
 
 /// Replaces this process with another program, which keeps the process id. Throws
 /// ConfigError if the program cannot be executed.

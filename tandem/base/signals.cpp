@@ -35,15 +35,6 @@ extern "C" void on_signal(int number) {
 // True if this process has the thread that receives the signals.
 bool has_receiver = false;
 
-sigset_t caught_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
-    sigaddset(&set, number);
-  }
-  return set;
-}
-
 // fork() copies the signal mask of the calling thread, but not the receiver.
 extern "C" void receive_in_forked_child() {
   if (has_receiver) {
@@ -84,10 +75,56 @@ void start_receiver() {
   }
 }
 
+// Effect of the signals of exit_on_signals().
+std::string exit_line;
+int exit_code_of_signals = 1;
+
+extern "C" void exit_at_once(int) {
+  [[maybe_unused]] const auto written =
+      write(STDERR_FILENO, exit_line.data(), exit_line.size());
+  _exit(exit_code_of_signals);
+}
+
 }  // namespace
 
+sigset_t caught_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    sigaddset(&set, number);
+  }
+  return set;
+}
+
+void hold_signals() {
+  sigset_t set = caught_signals();
+  // A blocked signal becomes pending even if it is ignored.
+  if (ignores_hangup()) {
+    sigdelset(&set, SIGHUP);
+  }
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void exit_on_signals(int code, const std::string& line) {
+  exit_line = line + "\n";
+  exit_code_of_signals = code;
+  struct sigaction action {};
+  action.sa_handler = exit_at_once;
+  sigset_t set = caught_signals();
+  sigdelset(&set, SIGUSR1);
+  action.sa_mask = set;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    if (number != SIGHUP || !ignores_hangup()) {
+      sigaction(number, &action, nullptr);
+    }
+  }
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 void catch_signals() {
-  start_receiver();
+  // The receiver unblocks the signals, so it starts after the handlers are set.
+  const sigset_t caught = caught_signals();
+  pthread_sigmask(SIG_BLOCK, &caught, nullptr);
   struct sigaction action {};
   action.sa_handler = on_signal;
   // A second signal ends the process as usual, except under tandem's launcher. There
@@ -101,8 +138,7 @@ void catch_signals() {
   }
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
-  const sigset_t caught = caught_signals();
-  pthread_sigmask(SIG_BLOCK, &caught, nullptr);
+  start_receiver();
 }
 
 void stop_on_sigusr1(bool stop) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <string>
 
 namespace tandem {
 
@@ -22,6 +23,18 @@ namespace tandem {
 /// popen() or posix_spawn() start inherit the blocked signals; Process unblocks them.
 /// Throws Error if the thread cannot be started.
 void catch_signals();
+
+/// Returns the signals that catch_signals() handles.
+sigset_t caught_signals();
+
+/// Blocks the signals of catch_signals() in the calling thread, except an ignored
+/// SIGHUP. They stay pending, also in a program that this process executes, until that
+/// program calls catch_signals().
+void hold_signals();
+
+/// Unblocks SIGTERM, SIGINT and SIGHUP, which then print `line` and end the process
+/// with `code`, until hold_signals() is called. Call it from the main thread.
+void exit_on_signals(int code, const std::string& line);
 
 /// Sets whether SIGUSR1 also requests a stop; the default is false. Also applies to a
 /// SIGUSR1 that has arrived but was not yet handled.

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -27,7 +28,9 @@
 #include "tandem/base/mapped_file.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/signals.h"
 #include "tandem/config/fields.h"
+#include "tandem/data/data_parts.h"
 #include "tandem/data/description.h"
 
 namespace tandem {
@@ -75,25 +78,49 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   }
 }
 
-// Writes a mark, the key and a text, such as an error of load_dataset() that the ranks
-// then throw.
+// Writes a mark, the key and a text.
 void write_mark(
     int fd, const char* mark, const std::string& key, const std::string& rest) {
   const std::string text = mark + key + '\n' + rest;
   write_pages(fd, text.c_str(), text.size() + 1);
 }
 
+// Writes an error of load_dataset(), which the ranks then throw. `identity` is a pipe
+// or -1.
+void write_error(
+    int fd, int identity, const char* kind, const std::string& key,
+    const std::exception& error) {
+  write_mark(fd, kind, key, error.what());
+  if (identity >= 0) {
+    const std::string line = std::string(kind) + error.what();
+    write_all(identity, line.data(), line.size(), "pipe");
+  }
+}
+
+void write_identity(int identity, DatasetSplits& splits) {
+  for (const auto part : kDatasetParts) {
+    (splits.*part).hashes = hashes_of(splits.*part);
+  }
+  const std::string text = to_text(parts_of(splits));
+  write_all(identity, text.data(), text.size(), "pipe");
+}
+
 // Writes the data set or an error. Writes only a mark if a part has samples in a mapped
 // file, because processes share its pages without a copy.
-void read_into(int memory, const DataRequest& request, const Deadline& deadline) {
+void read_into(
+    int memory, int identity, const DataRequest& request, const Deadline& deadline) {
   const std::string key = prepared_data_key(request);
   DatasetSplits splits;
   try {
     splits = load_dataset(request, deadline);
   } catch (const ConfigError& error) {
-    return write_mark(memory, kConfigError, key, error.what());
+    return write_error(memory, identity, kConfigError, key, error);
   } catch (const DataError& error) {
-    return write_mark(memory, kDataError, key, error.what());
+    return write_error(memory, identity, kDataError, key, error);
+  }
+  if (identity >= 0) {
+    write_identity(identity, splits);
+    close(identity);
   }
   const auto is_mapped = [&](auto part) { return (splits.*part).inputs.is_mapped; };
   if (std::any_of(std::begin(kDatasetParts), std::end(kDatasetParts), is_mapped)) {
@@ -105,13 +132,16 @@ void read_into(int memory, const DataRequest& request, const Deadline& deadline)
 // Runs in the child process. Reports no error of writing, because the ranks then read
 // the files.
 [[noreturn]] void read_for_others(
-    int memory, pid_t parent, const DataRequest& request, const Deadline& deadline) {
+    int memory, int identity, pid_t parent, const DataRequest& request,
+    const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The ranks then read the files, and report the error.
   on_lost_page([](const std::exception&) {});
+  // The parent handles the signals of a terminal, and then ends this process.
+  hold_signals();
   if (getppid() == parent) {
     try {
-      read_into(memory, request, deadline);
+      read_into(memory, identity, request, deadline);
       fcntl(memory, F_ADD_SEALS, kSeals);
     } catch (const std::exception& error) {
       log_debug(std::string("[data] not prepared: ") + error.what());
@@ -262,7 +292,8 @@ std::string prepared_data_key(const DataRequest& request) {
   return key;
 }
 
-DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds timeout) {
+DataReader::DataReader(
+    const DataRequest& request, std::chrono::milliseconds timeout, bool identifies) {
   int ends[2];
   // A name with a line break is not possible, because the description has one line for
   // each value.
@@ -275,9 +306,12 @@ DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds tim
   close(ends[0]);
   memory_ = memfd_create("tandem-data", MFD_ALLOW_SEALING);
   const pid_t parent = getpid();
+  const Pipe pipe = identifies ? open_pipe() : Pipe();
+  const Descriptor written(pipe.write_end);
+  identity_ = Descriptor(pipe.read_end);
   child_ = memory_ < 0 || done_ < 0 ? -1 : fork();
   if (child_ == 0) {
-    read_for_others(memory_, parent, request, Deadline(timeout));
+    read_for_others(memory_, written.fd(), parent, request, Deadline(timeout));
   }
   close(ends[1]);
 }
@@ -285,8 +319,7 @@ DataReader::DataReader(const DataRequest& request, std::chrono::milliseconds tim
 DataReader::~DataReader() {
   reap();
   if (child_ > 0 && !reaped_) {
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
+    kill_child(child_);
   }
   for (const int fd : {memory_, done_}) {
     if (fd >= 0) {
@@ -297,6 +330,28 @@ DataReader::~DataReader() {
 
 void DataReader::reap() {
   reaped_ = reaped_ || (child_ > 0 && waitpid(child_, nullptr, WNOHANG) == child_);
+}
+
+std::optional<std::string> DataReader::identity() {
+  char buffer[4096];
+  while (identity_) {
+    const ssize_t got = read(identity_.fd(), buffer, sizeof(buffer));
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return std::nullopt;
+    }
+    if (got <= 0) {
+      identity_ = Descriptor();
+    } else {
+      identity_text_.append(buffer, static_cast<size_t>(got));
+    }
+  }
+  if (identity_text_.rfind(kConfigError, 0) == 0) {
+    throw ConfigError(identity_text_.substr(std::strlen(kConfigError)));
+  }
+  if (identity_text_.rfind(kDataError, 0) == 0) {
+    throw DataError(identity_text_.substr(std::strlen(kDataError)));
+  }
+  return identity_text_;
 }
 
 Variables DataReader::variables() const {

@@ -3,8 +3,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "tandem/base/descriptor.h"
 #include "tandem/base/process.h"
 #include "tandem/data/load_dataset.h"
 
@@ -30,10 +32,11 @@ namespace tandem {
 class DataReader {
  public:
   /// Starts the child. `timeout` is the maximum time for which the child waits for a
-  /// lock on the files.
+  /// lock on the files. With `identifies`, the child also describes the data.
   explicit DataReader(
       const DataRequest& request,
-      std::chrono::milliseconds timeout = std::chrono::minutes(5));
+      std::chrono::milliseconds timeout = std::chrono::minutes(5),
+      bool identifies = false);
   /// Kills and reaps the child. Memory that workers have mapped remains valid.
   ~DataReader();
   DataReader(const DataReader&) = delete;
@@ -46,12 +49,20 @@ class DataReader {
   /// Reaps the child if it has ended. Does not block.
   void reap();
 
+  /// Returns to_text() of the parts of the data (data_parts.h), or nullopt while the
+  /// child reads the data. Returns "" without `identifies`, or if the child failed
+  /// without an error of load_dataset(). Throws the errors of load_dataset().
+  std::optional<std::string> identity();
+
  private:
   int memory_ = -1;
   // Read end of a pipe. The other end closes when the child ends.
   int done_ = -1;
   pid_t child_ = -1;
   bool reaped_ = false;
+  // Read end of the pipe with the description of the data, and the bytes read so far.
+  Descriptor identity_;
+  std::string identity_text_;
 };
 
 /// Loads a data set like load_dataset(). If a DataReader prepares the data for this

@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/process_limits.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/text.h"
 
@@ -143,29 +145,48 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
 }
 
-// Receives the server's answer and returns the process id of the rank. Loading the
-// server may take long, so throws Error if a signal that stops a run arrives.
-pid_t receive_pid(int socket, Process& server, const std::string& program) {
+using Check = std::function<void(pid_t loader)>;
+
+// Receives the server's answer and returns the process id of the rank.
+pid_t receive_pid(
+    int socket, Process& server, const std::string& program, const Check& check) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
-    throw_if_stopped();
+    check(server.pid());
   }
   Answer answer{};
   if (recv(socket, &answer, sizeof(answer), 0) != sizeof(answer)) {
     throw ended_early(program, server.wait());
   }
+  if (answer.reason == EAGAIN) {
+    throw Error(explain_process_limit());
+  }
   if (answer.reason != 0) {
     throw Error(
         "[launch] cannot make another process: " +
-        std::string(std::strerror(answer.reason)) +
-        "; start fewer ranks with --nproc, or raise the limit (ulimit -u)");
+        std::string(std::strerror(answer.reason)) + "; start fewer ranks with --nproc");
   }
   return answer.pid;
 }
 
+// Waits for the end of the server, which closes its end of the socket. The ranks then
+// run, so `check` may no longer end them.
+ExitStatus wait_for(Process& server, int socket, const Check& check) {
+  pollfd entry{socket, POLLIN, 0};
+  while (!server.poll()) {
+    if (poll(&entry, 1, kServerPollMs) > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } else {
+      check(server.pid());
+    }
+  }
+  return server.wait();
+}
+
 }  // namespace
 
-std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
+std::vector<Process> fork_ranks(
+    const std::vector<ProcessOptions>& ranks, const Check& check) {
   const std::string program = ranks.at(0).command.at(0);
   // Declared before the server, so that it is destroyed after the server. The server is
   // the ranks' parent until it ends, and does not reap them.
@@ -190,11 +211,11 @@ std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
       to[i] = Socket(pipe.write_end);
     }
     send_request(socket.fd(), rank.variables, {to[0].fd(), to[1].fd()});
-    const pid_t pid = receive_pid(socket.fd(), server, program);
+    const pid_t pid = receive_pid(socket.fd(), server, program, check);
     processes.emplace_back(pid, from[0].release(), from[1].release());
   }
   shutdown(socket.fd(), SHUT_WR);
-  if (const auto status = server.wait(); !status.ok()) {
+  if (const auto status = wait_for(server, socket.fd(), check); !status.ok()) {
     throw ended_early(program, status);
   }
   return processes;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
 #include <vector>
 
 #include "tandem/base/process.h"
@@ -25,10 +28,15 @@ namespace tandem {
 /// the values of their variables and in pipe_output. Call the function from the main
 /// thread, with the signals that stop a run blocked.
 ///
+/// Calls `check` about ten times a second until all ranks exist, with the process that
+/// loads the program. `check` can throw an error, which ends this process.
+///
 /// Throws ConfigError if the program cannot be executed. Throws Error if the program
-/// ends before all ranks exist, if fork fails, or if a signal that stops a run is
-/// pending. No process is left after an error.
-std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks);
+/// ends before all ranks exist or if fork fails. No process is left after an error,
+/// except a process that outlives SIGKILL.
+std::vector<Process> fork_ranks(
+    const std::vector<ProcessOptions>& ranks,
+    const std::function<void(pid_t loader)>& check);
 
 /// If fork_ranks() started this process, forks it into the ranks and returns once in
 /// each rank. Otherwise, does nothing. Call it first in main().

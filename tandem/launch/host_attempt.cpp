@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/memory.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
@@ -68,13 +69,17 @@ ProcessOptions rank_process(
   add(defaults);
   add(options.variables);
   process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
+  process.holds_signals = options.holds_signals;
   return process;
 }
 
+using LoaderCheck = std::function<void(pid_t loader)>;
+
 std::vector<Process> start(
-    const LaunchOptions& options, const std::vector<ProcessOptions>& ranks) {
+    const LaunchOptions& options, const std::vector<ProcessOptions>& ranks,
+    const LoaderCheck& check) {
   if (options.fork_server && ranks.size() > 1) {
-    return fork_ranks(ranks);
+    return fork_ranks(ranks, check);
   }
   std::vector<Process> processes;
   for (const auto& rank : ranks) {
@@ -122,7 +127,7 @@ std::vector<std::pair<StreamOptions, StreamOptions>> streams_of(
 // null if there are no log files. Throws the errors of Process and fork_ranks().
 void start_ranks(
     const LaunchOptions& options, const std::string& store, const Variables& variables,
-    const LogDirectory* logs, Supervisor& supervisor) {
+    const LogDirectory* logs, Supervisor& supervisor, const LoaderCheck& check) {
   auto defaults = rank_variables(options.nproc_per_node, options.threads);
   defaults.insert(defaults.end(), variables.begin(), variables.end());
   const int first_rank = first_rank_of(options);
@@ -136,7 +141,7 @@ void start_ranks(
   // Opens log files before the ranks start, because that can fail.
   auto streams = streams_of(options, logs);
   int rank = first_rank;
-  for (auto& process : start(options, ranks)) {
+  for (auto& process : start(options, ranks, check)) {
     auto& [output, errors] = streams[static_cast<size_t>(rank - first_rank)];
     supervisor.add(rank, std::move(process), std::move(output), std::move(errors));
     ++rank;
@@ -158,6 +163,21 @@ HostWatch::Options watch_options(
     watch.timeout = std::min(watch.timeout, options.timeout());
   }
   return watch;
+}
+
+LinkWatch::Store store_of(StoreClient& client) {
+  return {
+      [&client](const std::string& key) {
+        return client.has({key}) ? std::optional(client.get(key, Milliseconds(1'000)))
+                                 : std::nullopt;
+      },
+      [&client](const auto& key, const auto& value) { client.set(key, value); }};
+}
+
+LinkWatch::Store store_of(StoreServer& server) {
+  return {
+      [&server](const std::string& key) { return server.get(key); },
+      [&server](const auto& key, const auto& value) { server.set(key, value); }};
 }
 
 double stop_grace(const LaunchOptions& options) {
@@ -210,7 +230,10 @@ HostAttempt::HostAttempt(
       rendezvous_(options, token == nullptr ? "" : token->token(), std::move(meeting)),
       here_(with_members(options, rendezvous_.attempt.members)),
       board_(first_rank_of(here_), options.nproc_per_node),
-      exchange_(board_, here_.node_rank, here_.nnodes, options.stall_seconds) {}
+      exchange_(board_, here_.node_rank, here_.nnodes, options.stall_seconds),
+      links_(
+          board_, options.node_rank, rendezvous_.attempt.members, options.master_addr) {
+}
 
 std::optional<HostEnding> HostAttempt::start() {
   Variables variables = failures_.variables();
@@ -225,23 +248,58 @@ std::optional<HostEnding> HostAttempt::start() {
     if (logs_ != nullptr) {
       logs_->begin_attempt(rendezvous_.attempt.number, options_.nproc_per_node);
     }
-    start_ranks(here_, rendezvous_.address, variables, logs_, supervisor_);
+    start_ranks(
+        here_, rendezvous_.address, variables, logs_, supervisor_,
+        [this](pid_t loader) { check_loader(loader); });
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    // A signal also causes an Error.
-    return HostEnding{
-        leaves() ? Cause::stopped_by_us : Cause::own_error, 1, error.what()};
+    if (stop_signal() != 0 && !leaves()) {
+      return stopped_early();
+    }
+    const bool ours = leaves() || over_while_loading_;
+    return HostEnding{ours ? Cause::stopped_by_us : Cause::own_error, 1, error.what()};
   }
   return std::nullopt;
 }
 
+void HostAttempt::check_loader(pid_t loader) {
+  throw_if_stopped();
+  over_while_loading_ = must_end(false);
+  if (over_while_loading_) {
+    throw Error("[launch] the run ended before this host loaded its program");
+  }
+  const double timeout = options_.timeout_seconds;
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began_;
+  if (timeout > 0 && time.count() > timeout) {
+    const int first = first_rank_of(here_);
+    throw Error(fmt::format(
+        "[launch] ranks {} to {} on {} have not started within {} s, because process "
+        "{}, which loads '{}', {}; continue the process, or raise --timeout-seconds",
+        first, first + here_.nproc_per_node - 1, host_name(), timeout, loader,
+        options_.command[0], describe(halt_of(loader))));
+  }
+}
+
+HostEnding HostAttempt::stopped_early() const {
+  const auto name = fmt::format("stopped by SIG{}", sigabbrev_np(stop_signal()));
+  if (options_.stopped_code != kExitStopped) {
+    return {Cause::own_error, options_.stopped_code, name};
+  }
+  return {
+      Cause::saved_and_stopped, kExitStopped,
+      "[launch] " + name + " before the first step; continue with --resume auto"};
+}
+
 HostEnding HostAttempt::run() {
-  const auto failed_start = start();
   auto watched =
       watch_options(options_, rendezvous_, token_ == nullptr ? "" : token_->token());
-  watched.exchange = [this](StoreClient& client) { exchange_.tell(client); };
+  watched.exchange = [this](StoreClient& client) {
+    exchange_.tell(client);
+    links_.look(store_of(client));
+  };
   watch_.emplace(watched, rendezvous_.server.get(), rendezvous_.client.get());
+  const auto failed_start = start();
   const auto endings =
       supervisor_.run([this](bool failed) { return must_end(failed); });
   if (supervisor_.stop_signal() != 0) {
@@ -257,6 +315,15 @@ HostEnding HostAttempt::run() {
       logs_ != nullptr &&
       complete_error_files(*logs_, first_rank_of(here_), endings, errors);
   auto mine = failed_start.value_or(ending_of_host(endings, errors, when));
+  const bool nothing_lost =
+      mine.cause > Cause::none && mine.cause < Cause::lost && !have_made_step();
+  if (when.stop_signal != 0 && nothing_lost && options_.stopped_code == kExitStopped) {
+    mine = stopped_early();
+  }
+  const auto broken = links_.broken();
+  if (!broken.empty() && when.stop_signal == 0 && mine.cause <= Cause::lost) {
+    mine = {Cause::lost, 1, broken};
+  }
   mine.leaves = leaves();
   const auto ending = finish(mine);
   const bool ends_here = !ending.again && !failed_start &&
@@ -280,6 +347,9 @@ bool HostAttempt::must_end(bool failed) {
     options_.while_running();
   }
   if (is_first()) {
+    if (options_.nnodes > 1 && options_.restarts()) {
+      rendezvous_.compare_hosts(options_);
+    }
     if (auto ranks = exchange_.collect(rendezvous_.server.get())) {
       status_.publish(
           status_now(here_.world_size(), restarts_.count(), std::move(*ranks)));
@@ -288,7 +358,13 @@ bool HostAttempt::must_end(bool failed) {
       admit_newcomers();
     }
   }
-  const bool changes = !admitted_.empty() || leaves();
+  if (is_first() && here_.nnodes > 1) {
+    links_.look(store_of(*rendezvous_.server));
+  }
+  const bool halted = options_.timeout_seconds > 0 &&
+                      supervisor_.has_halted_rank(options_.timeout_seconds);
+  const bool changes =
+      !admitted_.empty() || leaves() || halted || !links_.broken().empty();
   return watch_->must_end(failed || changes) || changes;
 }
 
@@ -391,6 +467,8 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   if (rendezvous_.server && options_.nnodes > 1) {
     rendezvous_.server->linger_if_refused();
   }
+  // Host 0 may have lost only the connection to this host.
+  ending.again = ending.again || (ending.lost_host_0 && options_.restarts());
   supervisor_.finish_output();
   // Checked after finish_output(), which also reads signals.
   const int signal = stop_signal();
@@ -407,7 +485,7 @@ HostEnding HostAttempt::finish(const HostEnding& mine) {
   if (is_first() && options_.nnodes > 1 && cancels) {
     rendezvous_.cancel_next_attempt();
   } else if (is_first() && options_.is_elastic() && !ending.again) {
-    rendezvous_.end_run();
+    rendezvous_.end_run(ending.code);
   }
   return ending;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tandem/launch/host_ending.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/launcher.h"
+#include "tandem/launch/link_watch.h"
 #include "tandem/launch/logs/log_directory.h"
 #include "tandem/launch/logs/torchrun_options.h"
 #include "tandem/launch/rendezvous.h"
@@ -54,6 +56,10 @@ class HostAttempt {
   }
   // Starts the ranks. Returns an ending if that fails.
   std::optional<HostEnding> start();
+  // Throws Error if the ranks must end while `loader` loads their program.
+  void check_loader(pid_t loader);
+  // Returns the ending after a signal before the first step.
+  HostEnding stopped_early() const;
   bool must_end(bool failed);
   void admit_newcomers();
   // Returns the signal that stopped this launcher; 0 if there is none.
@@ -81,7 +87,11 @@ class HostAttempt {
   FailureFile failures_;
   StatusBoard board_;
   StatusExchange exchange_;
+  LinkWatch links_;
   std::optional<HostWatch> watch_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  // True if the run ended on another host while this host loaded the program.
+  bool over_while_loading_ = false;
   // Hosts that have joined during this attempt. The ranks are ended, so that the next
   // attempt includes these hosts.
   std::vector<int> admitted_;

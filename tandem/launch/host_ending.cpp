@@ -37,8 +37,9 @@ bool has_saved(const Supervisor::Ending& process, const FailureReport* report) {
 // If a rank reported an error, that error is the cause, even if the launcher stopped
 // the rank while it exited.
 Cause cause_of(
-    const Supervisor::Ending& process, const FailureReport* report, bool host_0_lost) {
-  if (process.was_stopped) {
+    const Supervisor::Ending& process, const FailureReport* report,
+    const Circumstances& when) {
+  if (process.halt != Halt::none || !process.left.empty()) {
     return Cause::lost;
   }
   if (process.status.ok()) {
@@ -50,7 +51,8 @@ Cause cause_of(
     return Cause::killed;
   }
   if (has_saved(process, report)) {
-    return Cause::saved_and_stopped;
+    return process.stopped_by_us && when.stop_signal == 0 ? Cause::stopped_by_us
+                                                          : Cause::saved_and_stopped;
   }
   if (report != nullptr) {
     return report->consequence ? Cause::consequence : Cause::own_error;
@@ -59,7 +61,7 @@ Cause cause_of(
     return Cause::stopped_by_us;
   }
   // If host 0 is lost, the rank most likely failed because it lost the ranks of host 0.
-  return host_0_lost ? Cause::consequence : Cause::own_error;
+  return when.host_0_lost ? Cause::consequence : Cause::own_error;
 }
 
 // Returns whether `one` is more likely than `other` to be the cause. If both are
@@ -74,11 +76,11 @@ bool is_likelier(const RankEnding& one, const RankEnding& other) {
 
 RankEnding likeliest_cause(
     const std::vector<Supervisor::Ending>& endings,
-    const std::vector<FailureReport>& reports, bool host_0_lost) {
+    const std::vector<FailureReport>& reports, const Circumstances& when) {
   RankEnding worst;
   for (const auto& process : endings) {
     const auto* report = report_of(process.rank, reports);
-    const RankEnding ending{&process, report, cause_of(process, report, host_0_lost)};
+    const RankEnding ending{&process, report, cause_of(process, report, when)};
     if (worst.process == nullptr || is_likelier(ending, worst)) {
       worst = ending;
     }
@@ -100,11 +102,15 @@ bool all_report(
 // Describes the end of a rank that wrote no report.
 std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
-  if (ending.was_stopped) {
+  if (!ending.left.empty()) {
+    return fmt::format("{} (pid {}) {}", who, ending.pid, ending.left);
+  }
+  if (ending.halt != Halt::none) {
     return fmt::format(
-        "{} (pid {}) was stopped by SIGSTOP or a terminal and did not answer, so all "
-        "ranks were ended",
-        who, ending.pid);
+        "{} (pid {}) was {} and did not answer, so all ranks were ended", who,
+        ending.pid,
+        ending.halt == Halt::frozen ? "frozen by its control group"
+                                    : "stopped by SIGSTOP or a terminal");
   }
   if (ending.status.signal == SIGKILL && memory_ran_out) {
     return fmt::format(
@@ -166,21 +172,21 @@ const FailureReport* report_of(int rank, const std::vector<FailureReport>& repor
 const Supervisor::Ending* first_failure(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when) {
-  return likeliest_cause(endings, reports, when.host_0_lost).process;
+  return likeliest_cause(endings, reports, when).process;
 }
 
 HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when) {
-  const auto [process, report, cause] =
-      likeliest_cause(endings, reports, when.host_0_lost);
+  const auto [process, report, cause] = likeliest_cause(endings, reports, when);
   if (cause == Cause::none) {
     return {};
   }
   const std::string who = "rank " + std::to_string(process->rank) +
                           (when.several_hosts ? " on " + host_name() : "");
   const bool saved = has_saved(*process, report);
-  if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
+  const bool halted = process->halt != Halt::none || !process->left.empty();
+  if (report != nullptr && cause <= Cause::own_error && !halted) {
     const bool of_host = when.several_hosts && is_about_files(report->message);
     const bool of_all_ranks =
         saved || when.stop_signal != 0 ||
@@ -190,7 +196,7 @@ HostEnding ending_of_host(
         cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};
   }
   const int code = saved ? kExitStopped : known_exit_code(process->status.code);
-  if (when.stop_signal != 0) {
+  if (when.stop_signal != 0 && process->left.empty()) {
     return {
         cause, code, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};
   }

@@ -23,7 +23,8 @@ enum class Cause {
   consequence,
   // A rank was suspended, or a host is lost.
   lost,
-  // A signal stopped the run, and the ranks saved a checkpoint.
+  // A signal stopped the run, and the ranks saved a checkpoint. Ranks also save if the
+  // launchers end them, for example because a host is lost. That is stopped_by_us.
   saved_and_stopped,
   // An error of the rank itself.
   own_error,
@@ -42,6 +43,8 @@ struct HostEnding {
   bool again = false;
   // True if a signal stopped only this host, and the run may continue without it.
   bool leaves = false;
+  // True if this launcher lost contact with host 0. Other launchers do not receive it.
+  bool lost_host_0 = false;
 };
 
 /// Converts a HostEnding to text, which launchers exchange through the store.

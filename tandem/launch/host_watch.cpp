@@ -400,7 +400,12 @@ HostEnding HostWatch::await_verdict(
     return *verdict_;
   }
   const bool follows = mine.cause != Cause::none && mine.cause < Cause::lost;
-  return follows && !lost_.empty() ? HostEnding{Cause::lost, 1, lost_} : mine;
+  HostEnding ending = mine;
+  if (follows && !lost_.empty()) {
+    ending = {Cause::lost, 1, lost_};
+    ending.lost_host_0 = true;
+  }
+  return ending;
 }
 
 }  // namespace tandem

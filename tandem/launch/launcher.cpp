@@ -130,12 +130,13 @@ HostEnding run_attempt(
   // The first wait for host 0 is before the supervisor blocks signals, because it may
   // be long.
   auto meeting = meet_first_node(options, token == nullptr ? "" : token->token(), next);
-  if (meeting.is_over && next.number > 0) {
+  if (meeting.end_code.value_or(0) != 0 && next.number > 0) {
     return {
-        Cause::saved_and_stopped, kExitStopped,
+        *meeting.end_code == kExitStopped ? Cause::saved_and_stopped : Cause::own_error,
+        *meeting.end_code,
         "[launch] host 0 ended the run before the ranks started again"};
   }
-  if (meeting.is_over) {
+  if (meeting.end_code) {
     log_info("[launch] the run ended before this host could take part");
     return {};
   }
@@ -154,21 +155,30 @@ HostEnding run_attempts(
   // Serves until the run ends, so the port stays open while the ranks start again.
   StatusServer status(listen_for_status(options));
   Attempt next;
+  HostEnding last;
   try {
     for (;; ++next.number) {
       status.publish(status_now(options.world_size(), restarts.count(), {}));
       if (next.number > 0 && options.node_rank == 0) {
         pause_before_restart(restarts.delay());
       }
-      auto ending = run_attempt(options, token, next, restarts, changes, logs, status);
-      if (!ending.again) {
-        return ending;
+      next.lost_host_0 = last.lost_host_0;
+      last = run_attempt(options, token, next, restarts, changes, logs, status);
+      if (!last.again) {
+        return last;
       }
-      log_warning(ending.reason);
+      log_warning(
+          last.reason + (last.lost_host_0 ? "; trying to join the next start" : ""));
     }
+  } catch (const CommError&) {
+    if (last.lost_host_0) {
+      return last;
+    }
+    throw;
   } catch (const Error& error) {
     // The run can continue from the checkpoints of earlier attempts.
-    if (next.number > 0 && pending_stop_signal() != 0) {
+    const bool can_continue = next.number > 0 || options.stopped_code == kExitStopped;
+    if (can_continue && pending_stop_signal() != 0) {
       throw StoppedError(error.what());
     }
     throw;

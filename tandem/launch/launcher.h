@@ -23,6 +23,10 @@ struct LaunchOptions {
   // local_rank_at.
   bool fork_server = false;
 
+  // True if the program calls catch_signals() (base/signals.h). Signals that arrive
+  // while the program loads then take effect afterwards.
+  bool holds_signals = false;
+
   // Number of ranks on this host.
   int nproc_per_node = 1;
   // Number of ranks in each process, for the metrics. The launcher treats a process as
@@ -71,10 +75,16 @@ struct LaunchOptions {
   // launcher; negative: grace_seconds.
   double stop_grace_seconds = -1;
 
+  // Exit code if a signal stops the run before its first step: 1, or kExitStopped if
+  // the same command can be run again.
+  int stopped_code = 1;
+
   // Timeout, in seconds, of the waits before ranks are started. Host 0 waits until
   // master_addr resolves, and other hosts wait until the launcher of host 0 answers.
   // 0: the launcher starts the ranks without waiting, unless ranks can be restarted. A
-  // host counts as lost after 15 s without an answer, or after a shorter timeout.
+  // host counts as lost after 15 s without an answer, or after a shorter timeout. The
+  // timeout also limits the time in which a fork server loads the program, and the time
+  // for which a rank is suspended or frozen.
   double timeout_seconds = 0;
 
   // Number of times that the ranks are started again after a failure, over all hosts.
@@ -100,6 +110,15 @@ struct LaunchOptions {
 
   // Additional environment variables for the ranks.
   Variables variables;
+
+  // Functions that compare the hosts of a run before a host joins ranks that may be
+  // started again; empty: hosts are not compared. identity() is called on host 0. It
+  // returns a text for the settings and data of the host, or nullopt while the data are
+  // read. check_identity() is called on other hosts with this text, about five times a
+  // second until it returns true. It throws ConfigError if this host differs from host
+  // 0, or the errors of reading the data.
+  std::function<std::optional<std::string>()> identity;
+  std::function<bool(const std::string& identity)> check_identity;
 
   // Called about ten times a second while ranks run; empty: nothing is called. It must
   // not block.

@@ -21,9 +21,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/store/socket.h"
+#include "tandem/base/text.h"
 #include "tandem/base/wait_notice.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/restarts.h"
@@ -38,8 +40,11 @@ using Clock = std::chrono::steady_clock;
 // with the numbers of the hosts that take part.
 constexpr const char* kAttempt = "launch/attempt";
 constexpr const char* kMembers = "launch/members";
-// Key that is set if no attempt follows.
+// Key that is set to the exit code of the run if no attempt follows.
 constexpr const char* kRunEnded = "launch/ended";
+// Keys with LaunchOptions::identity of host 0, and with the error of a refused host.
+constexpr const char* kIdentity = "launch/identity";
+constexpr const char* kRefused = "launch/refused";
 constexpr Milliseconds kBetweenTries{200};
 // Time in which host 0 notices that a launcher was replaced by another one. It is
 // longer than the time after which a host counts as lost.
@@ -48,6 +53,8 @@ constexpr Milliseconds kReplacement{20'000};
 constexpr Milliseconds kLastCall{3'000};
 // Longest time for which host 0 waits for launchers that must end.
 constexpr Milliseconds kTimeToLeave{2'000};
+// Time for which a host that lost contact with host 0 waits for an answer.
+constexpr Milliseconds kContact{15'000};
 // Timeout of a launcher without --timeout-seconds.
 constexpr Milliseconds kUsualTimeout{300'000};
 
@@ -101,6 +108,57 @@ bool is_member(const std::vector<int>& nodes, int node) {
   return std::binary_search(nodes.begin(), nodes.end(), node);
 }
 
+// Returns the meeting of a run that has ended; nullopt if an attempt follows.
+std::optional<Meeting> end_of_run(StoreClient& client, const Attempt& next) {
+  if (!client.has({kRunEnded})) {
+    return std::nullopt;
+  }
+  // Any process of the run can write this number.
+  const auto code = parse_number<int>(client.get(kRunEnded, kBetweenTries)).value_or(1);
+  return Meeting{nullptr, next, code == 0 ? 0 : known_exit_code(code)};
+}
+
+// Error of a host that differs from host 0. Another try has the same error.
+class RefusedError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+// Sends host 0 the error of this host, and returns the error.
+std::string tell_refusal(
+    const LaunchOptions& options, StoreClient& client, const Error& error) {
+  const auto text = fmt::format(
+      "[launch] host {} on {} is refused: {}", options.node_rank, host_name(),
+      error.what());
+  client.set(kRefused, text);
+  return text;
+}
+
+// Compares this host with host 0. Returns false if the attempt ends first. Throws
+// RefusedError for a difference, and the other errors of check_identity().
+bool is_same_as_host_0(const LaunchOptions& options, StoreClient& client) {
+  std::string identity;
+  for (;;) {
+    throw_if_stopped();
+    if (client.has({kRunOver})) {
+      return false;
+    }
+    try {
+      if (identity.empty() && client.has({kIdentity})) {
+        identity = client.get(kIdentity, kBetweenTries);
+      }
+      if (!identity.empty() && options.check_identity(identity)) {
+        return true;
+      }
+    } catch (const ConfigError& error) {
+      throw RefusedError(tell_refusal(options, client, error));
+    } catch (const DataError& error) {
+      throw DataError(tell_refusal(options, client, error));
+    }
+    std::this_thread::sleep_for(kBetweenTries / 4);
+  }
+}
+
 // Joins the store of host 0 for the attempt `next` or a later one. Returns nullopt if
 // the server belongs to an earlier attempt or to an attempt that is over. If this host
 // is not a member, waits for the end of the attempt and returns nullopt. Throws
@@ -109,8 +167,8 @@ std::optional<Meeting> try_to_join(
     const LaunchOptions& options, const std::string& token, const Attempt& next) {
   auto client =
       std::make_unique<StoreClient>(master_address(options), kBetweenTries, token);
-  if (client->has({kRunEnded})) {
-    return Meeting{nullptr, next, true};
+  if (auto over = end_of_run(*client, next)) {
+    return over;
   }
   Attempt begun = attempt_in(*client);
   if (begun.number < next.number || client->has({kRunOver})) {
@@ -121,6 +179,12 @@ std::optional<Meeting> try_to_join(
         "[launch] host {} is excluded from the run, because it caused {} starts in "
         "succession without a step; use another --node-rank, or start the run again",
         options.node_rank, HostChanges::kMostIdleStarts));
+  }
+  // A run whose hosts cannot change compares its ranks at the first start.
+  const bool compares =
+      options.check_identity && (options.is_elastic() || begun.number > 0);
+  if (compares && !is_same_as_host_0(options, *client)) {
+    return end_of_run(*client, next);
   }
   client->greet(launcher_greeting(options));
   begun.members = options.is_elastic() ? members_in(*client) : all_members(options);
@@ -133,16 +197,18 @@ std::optional<Meeting> try_to_join(
     throw_if_stopped();
     std::this_thread::sleep_for(kBetweenTries);
   }
-  return client->has({kRunEnded}) ? std::optional(Meeting{nullptr, next, true})
-                                  : std::nullopt;
+  return end_of_run(*client, next);
 }
 
 // On host 0, waits for the hosts of an attempt, and returns them.
-std::vector<int> gather_members(const LaunchOptions& options, StoreServer& server) {
+std::vector<int> gather_members(
+    const LaunchOptions& options, StoreServer& server,
+    const std::function<void()>& while_waiting) {
   const auto start = Clock::now();
   std::optional<Clock::time_point> enough_since;
   WaitNotice notice;
   for (;;) {
+    while_waiting();
     std::vector<int> members = {0};
     for (const auto& launcher : server.launchers()) {
       if (launcher.here && launcher.greeting.number < options.nnodes) {
@@ -177,9 +243,9 @@ std::vector<int> gather_members(const LaunchOptions& options, StoreServer& serve
 Meeting join_attempt(
     const LaunchOptions& options, const std::string& token, const Attempt& next) {
   // Host 0 may pause between two attempts.
-  const auto timeout =
-      meeting_timeout(options) +
-      (next.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+  const auto usual = meeting_timeout(options) +
+                     (next.number > 0 ? Milliseconds(kLongestDelay) : Milliseconds(0));
+  const auto timeout = next.lost_host_0 ? std::min(usual, kContact) : usual;
   auto last_contact = Clock::now();
   std::optional<Clock::time_point> refused_since;
   WaitNotice notice;
@@ -194,6 +260,8 @@ Meeting join_attempt(
       if (Clock::now() - last_contact > timeout) {
         throw;
       }
+    } catch (const RefusedError&) {
+      throw;
     } catch (const ConfigError&) {
       refused_since = refused_since.value_or(Clock::now());
       if (Clock::now() - *refused_since > kReplacement) {
@@ -331,12 +399,33 @@ Rendezvous::Rendezvous(
 void Rendezvous::choose_members(const LaunchOptions& options) {
   attempt.members = {0};
   try {
-    attempt.members = gather_members(options, *server);
+    attempt.members = gather_members(options, *server, [&] { compare_hosts(options); });
   } catch (const Error&) {
-    end_run();
+    end_run(pending_stop_signal() != 0 ? kExitStopped : 1);
     throw;
   }
   server->set(kMembers, fmt::format("{}", fmt::join(attempt.members, " ")));
+}
+
+void Rendezvous::compare_hosts(const LaunchOptions& options) const {
+  if (!options.identity) {
+    return;
+  }
+  if (const auto refused = server->get(kRefused)) {
+    constexpr size_t kMostBytes = 1000;
+    log_warning(printable(refused->substr(0, kMostBytes)));
+  }
+  if (server->get(kIdentity)) {
+    return;
+  }
+  try {
+    if (const auto identity = options.identity()) {
+      server->set(kIdentity, *identity);
+    }
+  } catch (const Error& error) {
+    // The ranks report this error.
+    log_debug(error.what());
+  }
 }
 
 std::vector<int> Rendezvous::newcomers() const {
@@ -351,12 +440,12 @@ std::vector<int> Rendezvous::newcomers() const {
 }
 
 void Rendezvous::cancel_next_attempt() const {
-  end_run();
+  end_run(kExitStopped);
   std::this_thread::sleep_for(kTimeToLeave);
 }
 
-void Rendezvous::end_run() const {
-  server->set(kRunEnded, "");
+void Rendezvous::end_run(int code) const {
+  server->set(kRunEnded, std::to_string(code));
   server->set(kRunOver, "0");
   const auto until = Clock::now() + kTimeToLeave;
   while (!newcomers().empty() && Clock::now() < until) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Attempt {
   // Numbers of the hosts that take part, in ascending order; empty until they are
   // known.
   std::vector<int> members;
+  // True if this host, which is not host 0, lost contact with host 0. It then waits at
+  // most 15 s for an answer.
+  bool lost_host_0 = false;
 };
 
 /// Returns the greeting with which a launcher joins the store of its run.
@@ -51,8 +55,8 @@ struct Meeting {
   // Null on host 0, and if the launcher does not wait for host 0.
   std::unique_ptr<StoreClient> client;
   Attempt attempt;
-  // True if the run has ended before this host could take part.
-  bool is_over = false;
+  // Exit code of the run, if it has ended before this host could take part.
+  std::optional<int> end_code = std::nullopt;
 };
 
 /// Connects the launcher of this host to host 0, if LaunchOptions::timeout_seconds or
@@ -89,16 +93,20 @@ struct Rendezvous {
   /// if a signal stops this process.
   Rendezvous(const LaunchOptions& options, const std::string& token, Meeting meeting);
 
+  /// On host 0, publishes LaunchOptions::identity when it is known, and logs the hosts
+  /// that are refused because they differ. Call it often.
+  void compare_hosts(const LaunchOptions& options) const;
+
   /// On host 0, returns the hosts that have joined since the attempt began. They take
   /// part in the next attempt.
   std::vector<int> newcomers() const;
 
   /// On host 0, ends the launchers of the newcomers, because no attempt follows. Waits
-  /// for them, at most two seconds.
-  void end_run() const;
+  /// for them, at most two seconds. `code` is the exit code of the run.
+  void end_run(int code) const;
 
-  /// Like end_run(), but for hosts that wait for the next attempt: waits two seconds,
-  /// in which their launchers connect again.
+  /// Like end_run(), but for hosts that wait for the next attempt, after a signal
+  /// stopped the run: waits two seconds, in which their launchers connect again.
   void cancel_next_attempt() const;
 
  private:

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,15 +69,16 @@ bool accepts_signal(pid_t pid, int number) {
 
 // Kills processes that ranks started and that outlived the ranks. They have become
 // children of this process, which is a subreaper. `others`: children that are not
-// killed.
-void kill_orphans(const std::set<pid_t>& others) {
+// killed. Adds orphans that cannot end.
+void kill_orphans(std::set<pid_t> others) {
   for (int round = 0; round < 100; ++round) {
     bool any = false;
     for (const pid_t pid : children_of_this_thread()) {
       if (others.count(pid) == 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, nullptr, 0);
         any = true;
+        if (!kill_child(pid)) {
+          others.insert(pid);
+        }
       }
     }
     if (!any) {
@@ -127,8 +127,15 @@ std::vector<Supervisor::Ending> Supervisor::run(
     }
     reap(endings, must_end);
     enforce_grace();
+    leave_ranks(endings);
   }
-  kill_orphans(others_);
+  auto others = others_;
+  for (const auto& ending : endings) {
+    if (!ending.left.empty()) {
+      others.insert(ending.pid);
+    }
+  }
+  kill_orphans(std::move(others));
   return endings;
 }
 
@@ -245,8 +252,8 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
     // consequence, even if they ended earlier.
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
     endings.push_back(
-        {child.rank, child.process.pid(), *status, by_us || child.was_stopped,
-         child.was_stopped});
+        {child.rank, child.process.pid(), *status, by_us || child.halt != Halt::none,
+         child.halt});
   }
   return endings.size() > before;
 }
@@ -264,8 +271,9 @@ void Supervisor::reap(
   if ((must_end(failed) || failed) && !stopping_) {
     for (auto& child : children_) {
       // A suspended rank handles no signal but SIGKILL and SIGCONT.
-      child.was_stopped = !child.ended && is_stopped(child.process.pid());
-      if (child.was_stopped) {
+      const Halt halt = child.ended ? Halt::none : halt_of(child.process.pid());
+      child.halt = halt == Halt::uninterruptible ? Halt::none : halt;
+      if (child.halt != Halt::none) {
         child.process.signal(SIGKILL);
       }
     }
@@ -293,6 +301,43 @@ void Supervisor::enforce_grace() {
       child.process.signal(SIGKILL);
     }
   }
+}
+
+void Supervisor::leave_ranks(std::vector<Ending>& endings) {
+  if (!killed_) {
+    return;
+  }
+  for (auto& child : children_) {
+    const pid_t pid = child.process.pid();
+    if (!child.ended && outlives_kill(pid, kill_at_)) {
+      child.ended = true;
+      child.process.leave();
+      const Halt halt = halt_of(pid);
+      endings.push_back({child.rank, pid, {1, 0}, true, halt, describe_left(pid)});
+    }
+  }
+}
+
+bool Supervisor::has_halted_rank(double seconds) {
+  constexpr std::chrono::seconds kBetweenLooks{1};
+  const auto now = Clock::now();
+  if (now - looked_ < kBetweenLooks) {
+    return false;
+  }
+  looked_ = now;
+  bool any = false;
+  for (auto& child : children_) {
+    const pid_t pid = child.process.pid();
+    Halt halt = child.ended ? Halt::none : halt_of(pid);
+    if (halt == Halt::uninterruptible) {
+      const auto before = std::exchange(child.switches, context_switches(pid));
+      halt = child.switches == before ? halt : Halt::none;
+    }
+    // A suspended launcher makes no looks, so each look counts as one second.
+    child.halted_seconds = halt == Halt::none ? 0 : child.halted_seconds + 1;
+    any = any || child.halted_seconds > seconds;
+  }
+  return any;
 }
 
 void Supervisor::forward(Stream& stream, bool all) {

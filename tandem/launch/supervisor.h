@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
@@ -31,9 +32,12 @@ class Supervisor {
     // True if the supervisor was stopping the ranks when this rank ended. If SIGKILL
     // ended the rank, true only if the supervisor had sent SIGKILL.
     bool stopped_by_us = false;
-    // True if the rank was suspended (SIGSTOP) when the supervisor ended the ranks
-    // because of a failure. A suspended rank does not take part in the run.
-    bool was_stopped = false;
+    // Suspended or frozen state of the rank when the supervisor ended the ranks because
+    // of a failure. Such a rank does not take part in the run.
+    Halt halt = Halt::none;
+    // Text of describe_left() if the rank did not end after SIGKILL and was left; ""
+    // otherwise. `status` then has code 1.
+    std::string left = "";
     // Time at which the supervisor noticed the end.
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now();
   };
@@ -65,6 +69,11 @@ class Supervisor {
   /// true if a rank of this host has failed. If `must_end` returns true, all ranks are
   /// ended, as after a failure. It must not block.
   std::vector<Ending> run(const std::function<bool(bool failed)>& must_end);
+
+  /// Returns whether a rank has been halted for at least `seconds` of the time in which
+  /// this launcher ran. A rank in an uninterruptible wait counts only if it makes no
+  /// progress. Call it at least once a second.
+  bool has_halted_rank(double seconds);
 
   /// Returns whether a signal that stops the run has arrived since run() or the
   /// previous call of told_to_stop(). Call it after run().
@@ -100,7 +109,10 @@ class Supervisor {
     // Signals that the process does not handle yet.
     std::set<int> held = {};
     bool ended = false;
-    bool was_stopped = false;
+    Halt halt = Halt::none;
+    // Seconds for which the process has been halted, and its context switches then.
+    double halted_seconds = 0;
+    int64_t switches = 0;
   };
   using Clock = std::chrono::steady_clock;
 
@@ -117,6 +129,8 @@ class Supervisor {
       std::vector<Ending>& endings, const std::function<bool(bool failed)>& must_end);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
+  // Appends the endings of ranks that outlive SIGKILL.
+  void leave_ranks(std::vector<Ending>& endings);
   // Reads a rank's output. With `all`, reads even if the queue is full.
   static void forward(Stream& stream, bool all);
 
@@ -132,6 +146,8 @@ class Supervisor {
   bool stopping_ = false;
   bool killed_ = false;
   Clock::time_point kill_at_;
+  // Time of the last look of has_halted_rank().
+  Clock::time_point looked_ = Clock::now();
 };
 
 }  // namespace tandem

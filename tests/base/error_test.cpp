@@ -3,11 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <system_error>
+
+#include "tandem/base/process_limits.h"
 #include "tests/base/test_tools.h"
 
 namespace tandem::error_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // Expects that `name` is similar to `similar`, one of `candidates`, or to none if
 // `similar` is "".
@@ -130,6 +136,37 @@ TEST(Check, ErrorHasConditionPlaceAndMessage) {
     EXPECT_THAT(error.what(), HasSubstr("ranks == 4 is false"));
     EXPECT_THAT(error.what(), HasSubstr("error_test.cpp:"));
   }
+}
+
+// std::thread throws this error.
+TEST(FirstLine, NamesTheLimitOfThreads) {
+  const std::system_error error(
+      std::make_error_code(std::errc::resource_unavailable_try_again));
+  EXPECT_THAT(
+      first_line(error),
+      AllOf(StartsWith("[launch] "), HasSubstr("lower --nproc or --threads")));
+}
+
+TEST(ProcessLimit, IsThatOfTheFullControlGroup) {
+  const Scratch root;
+  const auto write = [&](const std::string& group, const char* most, const char* now) {
+    make_directories(root.path() + group);
+    replace_file(root.path() + group + "/pids.max", most);
+    replace_file(root.path() + group + "/pids.current", now);
+  };
+  write("/job", "20\n", "20\n");
+  write("/job/step", "max\n", "20\n");
+  write("/pids/job", "9\n", "8\n");
+  EXPECT_THAT(
+      explain_process_limit("0::/job/step\n", root.path()),
+      StartsWith("[launch] pids.max of the control group '/job' is 20, expected "));
+  EXPECT_THAT(
+      explain_process_limit("8:pids:/job\n0::/\n", root.path()),
+      HasSubstr("pids.max of the control group '/job' is 9,"));
+  write("/job", "20\n", "3\n");
+  EXPECT_THAT(
+      explain_process_limit("0::/job/step\n", root.path()),
+      Not(HasSubstr("control group")));
 }
 
 }  // namespace tandem::error_test

@@ -248,6 +248,24 @@ TEST(TemporaryDirectory, IsTheFirstThatThisProcessCanWrite) {
   remove_all(folder);
 }
 
+// Another user could rename a private directory there, and put its own in its place.
+TEST(TemporaryDirectory, IsNotAFolderInWhichOthersRenameFiles) {
+  const auto saved = get_env("TMPDIR");
+  const Scratch scratch;
+  const std::string shared = scratch / "shared";
+  make_directories(shared + "/own");
+  for (const auto& folder : {shared, shared + "/own"}) {
+    chmod(shared.c_str(), 0777);
+    setenv("TMPDIR", folder.c_str(), 1);
+    expect_error<ConfigError>(
+        [] { make_private_directory(); },
+        {"[files] TMPDIR is '" + folder, "all users can replace files in '" + shared});
+    chmod(shared.c_str(), 01777);
+    EXPECT_EQ(temporary_directory(), folder);
+  }
+  saved ? setenv("TMPDIR", saved->c_str(), 1) : unsetenv("TMPDIR");
+}
+
 TEST(CacheDirectory, DependsOnTheEnvironment) {
   const auto cache_with = [](const Variables& variables) {
     for (const auto& [name, value] : variables) {

@@ -52,6 +52,32 @@ TEST_F(Signals, StopSignalReturnsTheSignal) {
   }
 }
 
+TEST_F(Signals, HeldSignalsArriveWhenTheyAreCaught) {
+  EXPECT_EQ(
+      code_of_child([] {
+        for (const int number : kNumbers) {
+          signal(number, SIG_DFL);
+        }
+        hold_signals();
+        send(SIGTERM);
+        send(SIGUSR1);
+        catch_signals();
+        return stops_by(SIGTERM) && requests_save() ? 0 : 1;
+      }),
+      0);
+}
+
+TEST_F(Signals, CanEndTheProcessWithACode) {
+  EXPECT_EQ(
+      code_of_child([] {
+        hold_signals();
+        send(SIGINT);
+        exit_on_signals(75, "stopped");
+        return 0;
+      }),
+      75);
+}
+
 TEST_F(Signals, AnIgnoredHangupStaysIgnored) {
   EXPECT_FALSE(ignores_hangup());
   signal(SIGHUP, SIG_IGN);

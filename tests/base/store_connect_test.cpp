@@ -147,4 +147,19 @@ TEST(StoreServer, TwoServersCanExistInOneProcess) {
   EXPECT_EQ(second.get("key"), std::nullopt);
 }
 
+TEST(StoreClient, RefusesASocketOfAnotherUser) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can listen as another user";
+  }
+  const Scratch directory;
+  chmod(directory.path().c_str(), 0777);
+  const std::string address = "unix:" + directory / "store";
+  ASSERT_EQ(seteuid(54321), 0);
+  const auto listener = listen_at(address);
+  ASSERT_EQ(seteuid(0), 0);
+  expect_error<ConfigError>(
+      [&] { const StoreClient client(address, kLong); },
+      {"[store] another user listens at '" + directory / "store", "set TMPDIR"});
+}
+
 }  // namespace tandem::store_connect_test

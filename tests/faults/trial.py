@@ -61,14 +61,18 @@ def parent_of(pid):
 
 
 class Trial:
-    """A run in the directory `out`. `hosts`: a Hosts, for a launcher on each of two."""
+    """A run in the directory `out`. `hosts`: a Hosts, for a launcher on each of the first
+    `num_hosts`."""
 
-    def __init__(self, program, flags, out, hosts=None):
+    def __init__(self, program, flags, out, hosts=None, num_hosts=2):
         self.program, self.flags, self.out, self.hosts = program, flags, out, hosts
+        self.num_hosts = num_hosts
         self.launchers = []
         self.said = ""
 
-    def start(self, resume=False, errors=subprocess.PIPE, output=subprocess.DEVNULL):
+    def start(self, resume=False, errors=subprocess.PIPE, output=subprocess.DEVNULL,
+              only=None):
+        """Starts the launchers, or the launchers of the hosts `only`."""
         flags = [*COMMON, *self.flags, "--out", self.out,
                  *(["--resume", "auto"] if resume else [])]
         # The last value of each flag.
@@ -78,12 +82,14 @@ class Trial:
         if self.hosts:
             commands = [
                 self.hosts.host_command(i, [
-                    *command, "--nnodes", "2", "--node-rank", str(i), "--master-addr",
-                    self.hosts.addresses[0], "--master-port", "29517"])
-                for i in range(2)]
+                    *command, *([] if "--nnodes" in values else
+                                ["--nnodes", str(self.num_hosts)]),
+                    "--node-rank", str(i), "--master-addr", self.hosts.addresses[0],
+                    "--master-port", "29517"])
+                for i in range(self.num_hosts)]
         self.begun = time.monotonic()
         self.commands, self.streams = commands, {"stdout": output, "stderr": errors}
-        self.launchers = [self.start_launcher(host) for host in range(len(commands))]
+        self.launchers = [self.start_launcher(host) for host in only or range(len(commands))]
 
     def start_launcher(self, host):
         return subprocess.Popen(

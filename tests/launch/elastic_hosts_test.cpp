@@ -141,6 +141,54 @@ TEST_F(ElasticHosts, EndIfHost0IsStoppedBetweenTwoStarts) {
   EXPECT_THAT(errors_of(2), HasSubstr("host 0 ended the run before the ranks started"));
 }
 
+TEST_F(ElasticHosts, RefuseAHostThatDiffers) {
+  const Words flags = {"--identity", "a"};
+  start(0, flags);
+  start(1, flags);
+  start_of(1, 1);
+  start(2, {"--identity", "b"});
+  EXPECT_EQ(wait(2).code, 2) << errors_of(2);
+  const auto refused = AllOf(
+      HasSubstr("[launch] host 2 on "),
+      HasSubstr(" is refused: identity is b, expected a\n"));
+  EXPECT_THAT(errors_of(2), refused);
+  wait_until_printed(0, "is refused");
+  EXPECT_THAT(errors_of(0), refused);
+  // The other hosts have continued.
+  start(2, flags);
+  EXPECT_EQ(start_of(2, 1), "1 3");
+  EXPECT_EQ(start_of(0, 2), "1 3");
+  send(0, SIGTERM);
+  EXPECT_EQ(wait(0).code, 75) << errors_of(0);
+}
+
+// The ranks of host 0 save when its launcher ends them, but the run was not asked to
+// stop.
+TEST_F(ElasticHosts, RestartAfterALauncherWasSuspended) {
+  const Words flags = {"--nnodes",  "2", "--min-nnodes",   "0",
+                       "--timeout", "2", "--max-restarts", "3"};
+  start(0, flags);
+  start(1, flags);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(start_of(rank, 1), "0 2");
+  }
+  send(1, SIGSTOP);
+  wait_until_printed(0, "restart 1 of 3");
+  send(1, SIGCONT);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(start_of(rank, 2), "1 2");
+  }
+  EXPECT_THAT(
+      errors_of(0), AllOf(
+                        HasSubstr(" and host 1 on "), HasSubstr("have had no contact "
+                                                                "for 2 s")));
+  EXPECT_THAT(errors_of(1), HasSubstr("trying to join the next start"));
+  send(0, SIGTERM);
+  for (const int host : {0, 1}) {
+    EXPECT_EQ(wait(host).code, 75) << errors_of(host);
+  }
+}
+
 TEST_F(ElasticHosts, ExcludeAHostThatEndsAgainAndAgain) {
   // The launcher expects that these ranks report steps.
   const Words flags = {"--fork-server", helper(), "exec"};

@@ -65,6 +65,16 @@ TEST(ForkServer, EndsOnASignalWhileLoading) {
   }
 }
 
+TEST(ForkServer, NamesASuspendedLoader) {
+  Words command = serving({"sh", "-c", "kill -STOP $$"});
+  command.insert(command.begin() + 2, {"--timeout", "0.5"});
+  const auto result = run_command(command, {}, 20);
+  expect_exit(
+      result, 1,
+      {"ranks 0 to 2 on ", " have not started within 0.5 s, because process ",
+       ", which loads 'sh', is suspended (SIGSTOP)"});
+}
+
 TEST(ForkServer, DiesWithItsLauncherWhileLoading) {
   const Scratch directory;
   const auto file = directory / "pid";
@@ -83,15 +93,15 @@ TEST(ForkServer, ReportsTheLimitOfProcesses) {
   }
   const PublicPrograms programs({"launch_helper"});
   const auto helper = programs / "launch_helper";
-  const auto result = run_command(
-      {"setpriv", "--reuid", "54321", "--clear-groups", "bash", "-c",
-       "ulimit -u 4; exec " + helper + " launch --nproc 3 --fork-server " + helper +
-           " exec sleep 30"});
-  expect_exit(
-      result, 1,
-      {"error: [launch] cannot make another process: Resource temporarily "
-       "unavailable; start fewer ranks with --nproc, or raise the limit "
-       "(ulimit -u)\n"});
+  for (const auto& way : {" --fork-server " + helper + " exec", std::string()}) {
+    const auto result = run_command(
+        {"setpriv", "--reuid", "54321", "--clear-groups", "bash", "-c",
+         "ulimit -u 4; exec " + helper + " launch --nproc 3" + way + " sleep 30"});
+    expect_exit(
+        result, 1,
+        {"error: [launch] ulimit -u is 4, expected room for another process or thread; "
+         "raise it, or lower --nproc or --threads\n"});
+  }
 }
 
 }  // namespace tandem::fork_server_test

@@ -285,6 +285,11 @@ TEST(HostEnding, HasTheMostLikelyCause) {
        {{1, 1, true, "timed out"}},
        1,
        "rank 1 failed: timed out"},
+      // The launcher stopped the ranks, which saved.
+      {{exited(0, 75, true), exited(1, 1, true)},
+       {{0, 75, false, "saved"}, {1, 1, true, "timed out"}},
+       1,
+       "rank 1 failed: timed out"},
       // The report of a consequence may follow from an earlier one.
       {{exited(0, 1), exited(1, 1), exited(2, 1)},
        {{2, 1, true, "waited"}, {0, 1, true, "left"}, {1, 1, true, "left"}},
@@ -320,6 +325,21 @@ TEST(HostEnding, ErrorsAboutFilesNameTheHostIfThereAreSeveral) {
         ending_of_host({exited(2, code), exited(3, code)}, reports, when).reason,
         (names_host ? "rank 2 on " + host_name() + " failed: " : "") + message);
   }
+}
+
+// A launcher ends its ranks because of a lost host. The ranks save, but the run was not
+// asked to stop.
+TEST(HostEnding, RanksThatSaveForALostHostAreNotTheCause) {
+  const std::vector<Supervisor::Ending> endings = {
+      exited(0, kExitStopped, true), exited(1, kExitStopped, true)};
+  const std::vector<FailureReport> reports = {{0, kExitStopped, false, "saved"}};
+  EXPECT_LT(ending_of_host(endings, reports, {}).cause, Cause::lost);
+  Circumstances stopped;
+  stopped.stop_signal = SIGTERM;
+  EXPECT_EQ(ending_of_host(endings, reports, stopped).cause, Cause::saved_and_stopped);
+  EXPECT_EQ(
+      ending_of_host({exited(0, kExitStopped)}, reports, {}).cause,
+      Cause::saved_and_stopped);
 }
 
 TEST(HostEnding, SurvivesConversionToText) {

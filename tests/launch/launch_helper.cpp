@@ -2,8 +2,9 @@
 //
 //   launch [--nproc N] [--nnodes N] [--min-nnodes N] [--node-rank N]
 //          [--master-port N] [--master-addr A] [--token-file FILE] [--insecure]
-//          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
-//          [--set NAME VALUE] [--fork-server] COMMAND...
+//          [--grace SECONDS] [--timeout SECONDS] [--max-restarts N] [--terminal]
+//          [--no-prefix] [--local-rank-at N] [--set NAME VALUE] [--fork-server]
+//          [--identity TEXT] COMMAND...
 //   start COMMAND...              starts a child process and waits for it
 //   exec COMMAND...               becomes the command
 //   name                          prints its name as in ps -o comm
@@ -32,6 +33,16 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+void compare_hosts(LaunchOptions& options, const std::string& own) {
+  options.identity = [own] { return own; };
+  options.check_identity = [own](const std::string& host_0) {
+    if (own != host_0) {
+      throw ConfigError("identity is " + own + ", expected " + host_0);
+    }
+    return true;
+  };
+}
+
 int launch_with(const Words& words) {
   LaunchOptions options;
   size_t at = 0;
@@ -46,6 +57,9 @@ int launch_with(const Words& words) {
       {"--token-file", [&] { options.token.file = next(); }},
       {"--insecure", [&] { options.token.insecure = true; }},
       {"--grace", [&] { options.grace_seconds = std::stod(next()); }},
+      {"--timeout", [&] { options.timeout_seconds = std::stod(next()); }},
+      {"--max-restarts", [&] { options.max_restarts = std::stoi(next()); }},
+      {"--identity", [&] { compare_hosts(options, next()); }},
       {"--terminal", [&] { options.first_rank_owns_terminal = true; }},
       {"--fork-server", [&] { options.fork_server = true; }},
       {"--no-prefix", [&] { options.prefix_output = false; }},

@@ -113,6 +113,54 @@ TEST_P(Launch, NamesASuspendedRank) {
   }
 }
 
+// No other rank waits for them.
+TEST_P(Launch, EndsIfAllRanksAreSuspended) {
+  const auto result = run_launcher({"--nproc", "2", "--timeout", "1"}, "kill -STOP $$");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      ContainsRegex("rank [01] \\(pid [0-9]+\\) was stopped by SIGSTOP"));
+}
+
+// A control group of version 1 whose processes cannot end, if this machine has such
+// groups.
+class FrozenGroup {
+ public:
+  FrozenGroup() {
+    mkdir(path_.c_str(), 0755);
+  }
+  ~FrozenGroup() {
+    std::ofstream(path_ + "/freezer.state") << "THAWED";
+    eventually([&] { return rmdir(path_.c_str()) == 0 || errno == ENOENT; });
+  }
+  bool ok() const {
+    return file_exists(path_ + "/freezer.state");
+  }
+  const std::string& path() const {
+    return path_;
+  }
+
+ private:
+  std::string path_ = "/sys/fs/cgroup/freezer/tandem-test-" + std::to_string(getpid());
+};
+
+TEST_P(Launch, LeavesARankThatOutlivesSigkill) {
+  const FrozenGroup group;
+  if (!group.ok() || GetParam()) {
+    GTEST_SKIP() << "cannot make a control group of version 1; run as root on a "
+                    "machine that has them: scripts/test -R Launch";
+  }
+  const auto result = run_launcher(
+      {"--nproc", "2", "--timeout", "1", "--grace", "0"},
+      "[ $RANK = 0 ] && exec sleep 30; " + kWritePid + "echo $$ > " + group.path() +
+          "/cgroup.procs; echo FROZEN > " + group.path() + "/freezer.state; sleep 30");
+  expect_exit(
+      result, 1,
+      {"rank 1 (pid " + std::to_string(pid_of(1)) +
+       ") still exists after SIGKILL, because it is frozen by its control group"});
+  EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
+}
+
 // A control group of version 1 with little memory, if this machine has such groups. A
 // launcher with AddressSanitizer needs more than 48 MiB.
 class SmallGroup {

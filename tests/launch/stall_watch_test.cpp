@@ -42,6 +42,19 @@ TEST(StallWatch, NamesTheRanksForWhichOthersWait) {
       "1 (pid 101) is saving after step 7");
 }
 
+// Rank 1 was frozen while it waited. The other ranks began to wait a little later.
+TEST(StallWatch, NamesTheFrozenRankAndNoRankThatWaits) {
+  StallWatch watch(30);
+  auto frozen = waiting(1, 30.1);
+  frozen.suspended = true;
+  EXPECT_THAT(
+      watch.look({waiting(0, 30), frozen, waiting(2, 29.9)}),
+      HasSubstr("ranks 0 and 2 in barrier #3 wait for rank 1;"));
+  EXPECT_THAT(
+      StallWatch(30).look({waiting(0, 31), working(1), waiting(2, 29)}),
+      HasSubstr("ranks 0 and 2 in barrier #3 wait for rank 1;"));
+}
+
 TEST(StallWatch, ReportsAStallOnceAndItsEnd) {
   StallWatch watch(30);
   EXPECT_NE(watch.look({waiting(0, 31), working(1)}), "");

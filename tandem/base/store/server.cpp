@@ -212,6 +212,9 @@ class StoreServer::Table {
 
   void accept_one(int listener) {
     Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted && is_other_user(accepted.fd())) {
+      return;
+    }
     if (accepted) {
       make_room_for_untrusted();
       connections_.emplace_back(

@@ -277,8 +277,16 @@ Socket connect_once(const std::string& address, Socket::Deadline deadline) {
     const auto name = unix_address(at.host_or_path);
     Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const auto* target = reinterpret_cast<const sockaddr*>(&name);
-    return connect(socket.fd(), target, sizeof(name)) == 0 ? std::move(socket)
-                                                           : Socket();
+    if (connect(socket.fd(), target, sizeof(name)) != 0) {
+      return {};
+    }
+    if (is_other_user(socket.fd())) {
+      throw ConfigError(
+          "[store] another user listens at '" + at.host_or_path +
+          "', expected a process of this user; set TMPDIR to a folder that only you "
+          "can write");
+    }
+    return socket;
   }
   const auto info = resolve(at.host_or_path, at.port, SOCK_STREAM);
   int left = 0;
@@ -299,6 +307,17 @@ Socket connect_once(const std::string& address, Socket::Deadline deadline) {
     }
   }
   return {};
+}
+
+bool is_other_user(int fd) {
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof(family);
+  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  ucred peer{};
+  size = sizeof(peer);
+  return family == AF_UNIX &&
+         (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+          (peer.uid != geteuid() && peer.uid != 0));
 }
 
 std::string peer_address(int fd) {

@@ -71,8 +71,13 @@ Listener listen_at(
 
 /// Tries once to connect. Returns an empty Socket if no process listens yet, or if the
 /// host does not answer by `deadline`. Throws ConfigError if the address is neither
-/// "unix:PATH" nor "tcp:HOST:PORT", ResolveError if the host name does not resolve.
+/// "unix:PATH" nor "tcp:HOST:PORT", or if another user listens at the path. Throws
+/// ResolveError if the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
+
+/// Returns whether the other end of a connection is a Unix socket that neither this
+/// user nor root made.
+bool is_other_user(int fd);
 
 /// Returns the IP address of the other end of a connection, as text; "" if `fd` is not
 /// an IP connection.

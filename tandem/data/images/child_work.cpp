@@ -19,6 +19,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/lost_pages.h"
 #include "tandem/base/process.h"
+#include "tandem/base/process_limits.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/signals.h"
 
@@ -97,7 +98,9 @@ class Children {
       if (pid == 0) {
         run_child(work_, *shared_, *slot, parent);
       }
-      TANDEM_CHECK(pid > 0, "cannot start another process");
+      if (pid < 0) {
+        throw Error(explain_process_limit());
+      }
       setpgid(pid, pid);
       children_.push_back({Process(pid, -1, -1), slot});
     }

@@ -99,11 +99,15 @@ RankStatus status_of(const Report& report, int rank) {
     return status;
   }
   status.activity = report.activity;
-  status.suspended = is_stopped(report.pid);
   if (report.waiting_since != 0) {
     status.operation = printable(name_of_wait(report));
     status.waiting_seconds = seconds_since(report.waiting_since);
   }
+  // A rank that waits for others is not in an uninterruptible wait, but a rank that
+  // reads a file may be.
+  const Halt halt = halt_of(report.pid);
+  status.suspended = halt == Halt::stopped || halt == Halt::frozen ||
+                     (halt == Halt::uninterruptible && status.waiting_seconds > 0);
   if (report.step_at != 0) {
     status.epoch = report.epoch + 1;
     status.step = report.step;

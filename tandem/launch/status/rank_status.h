@@ -30,7 +30,8 @@ struct RankStatus {
   // not use tandem.
   pid_t pid = 0;
   Activity activity = Activity::starting;
-  // True if the process is suspended (SIGSTOP).
+  // True if the process is suspended (SIGSTOP) or frozen by its control group, or in an
+  // uninterruptible wait while it should wait for other ranks.
   bool suspended = false;
   // Communication for which the rank waits, such as "all_reduce #12 (loss)", and the
   // time since the wait began. If the rank does not wait, these are "" and 0.

@@ -68,9 +68,13 @@ std::string StallWatch::look(const std::vector<RankStatus>& statuses) {
     if (status.pid == 0 || seconds_ == 0 || statuses.size() < 2) {
       return "";
     }
-    const bool waits = !status.suspended && status.waiting_seconds >= seconds_;
+    longest = status.suspended ? longest : std::max(longest, status.waiting_seconds);
+  }
+  // Ranks that began to wait a little later also wait for the missing ranks.
+  const double least = longest >= seconds_ ? longest / 2 : seconds_;
+  for (const auto& status : statuses) {
+    const bool waits = !status.suspended && status.waiting_seconds >= least;
     (waits ? waiting : missing).push_back(&status);
-    longest = waits ? std::max(longest, status.waiting_seconds) : longest;
   }
   if (waiting.empty()) {
     return std::exchange(stalled_, false) ? "[launch] the ranks continue" : "";

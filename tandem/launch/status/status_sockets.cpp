@@ -102,14 +102,7 @@ Socket connect_to_run(const std::string& directory) {
 }
 
 bool is_trusted(int fd) {
-  int family = AF_UNSPEC;
-  socklen_t size = sizeof(family);
-  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
-  ucred peer{};
-  size = sizeof(peer);
-  return family != AF_UNIX ||
-         (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-          (peer.uid == geteuid() || peer.uid == 0));
+  return !is_other_user(fd);
 }
 
 }  // namespace tandem

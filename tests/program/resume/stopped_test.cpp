@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tandem/checkpoint/checkpoint_names.h"
@@ -103,6 +105,57 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"Averaging", {"--nproc", "2", "--strategy", "averaging"}},
         Way{"Pipeline", {"--nproc", "2", "--strategy", "pipeline"}}),
     testing::PrintToStringParamName());
+
+// --- before the first step ---
+
+// Returns whether a process has the effect of signals under control.
+bool holds_sigterm(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status");
+  for (const auto& line : lines_with(status, "SigBlk:")) {
+    return std::stoull(line.substr(line.find(':') + 1), nullptr, 16) >> (SIGTERM - 1) &
+           1;
+  }
+  return false;
+}
+
+class StoppedEarly : public testing::TestWithParam<Way> {};
+
+TEST_P(StoppedEarly, EndsWithTheCodeOfAStop) {
+  const Scratch scratch;
+  for (const int milliseconds : {0, 30, 200}) {
+    SCOPED_TRACE(milliseconds);
+    const auto out = scratch / "run" + std::to_string(milliseconds);
+    const auto arguments = with(
+        {"train", "--model", "net5x5", "--limit", "640", "--epochs", "50", "--resume",
+         "auto", "--out", out},
+        GetParam().flags);
+    Process run({with({program()}, arguments), {}, true});
+    EXPECT_TRUE(eventually([&] { return holds_sigterm(run.pid()); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    kill(run.pid(), SIGTERM);
+    EXPECT_EQ(run.wait().describe(), "exited with code 75");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, StoppedEarly,
+    testing::Values(Way{"OneRank", {}}, Way{"Shm", {"--nproc", "2"}}),
+    testing::PrintToStringParamName());
+
+TEST(SavedEarly, Sigusr1DoesNotKillARankThatLoads) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  Process run(
+      {{program(), "train", "--model", "net5x5", "--limit", "64", "--epochs", "1",
+        "--nproc", "2", "--out", out},
+       {},
+       true});
+  EXPECT_TRUE(eventually([&] { return !workers_of(out).empty(); }));
+  for (const pid_t worker : workers_of(out)) {
+    kill(worker, SIGUSR1);
+  }
+  EXPECT_EQ(run.wait().describe(), "exited with code 0");
+}
 
 // --- in an epoch ---
 
