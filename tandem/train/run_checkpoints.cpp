@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -82,11 +84,18 @@ void RunCheckpoints::lock() {
 }
 
 std::string RunCheckpoints::newest() {
+  return newest_before(std::numeric_limits<int64_t>::max());
+}
+
+std::string RunCheckpoints::newest_before(int64_t step) {
   writer_.wait();
-  const std::string& out = config_.output.out;
-  const bool looks = comm_.rank() == 0 && !out.empty();
-  return comm_.broadcast_text(
-      looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
+  std::string path;
+  if (comm_.rank() == 0 && !config_.output.out.empty()) {
+    const auto all = checkpoints_in(config_.output.out + "/checkpoints");
+    const auto later = all.lower_bound(step);
+    path = later == all.begin() ? "" : std::prev(later)->second;
+  }
+  return comm_.broadcast_text(path, 0, "newest checkpoint");
 }
 
 // Returns the content of a checkpoint. Its texts are computed only once, because they

@@ -50,6 +50,9 @@ class RunCheckpoints {
   /// there is no checkpoint. Waits for a save in progress and ignores its failure.
   std::string newest();
 
+  /// Like newest(), but returns the newest checkpoint of fewer than `step` steps.
+  std::string newest_before(int64_t step);
+
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
   /// complete checkpoint). After a restart, loads the newest complete checkpoint of the
   /// run, if there is one. Sets `position`, `best` and `time`. Returns false if the run
