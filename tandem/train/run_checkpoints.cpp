@@ -15,6 +15,7 @@
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/train/checkpoint_model.h"
+#include "tandem/train/machine.h"
 
 namespace tandem {
 
@@ -163,6 +164,20 @@ void RunCheckpoints::log_start() const {
       config_.output.out, earlier, changed.empty() ? "" : ", except " + changed));
 }
 
+void RunCheckpoints::note_machine() {
+  texts_.machine = machine_of(comm_);
+}
+
+void RunCheckpoints::log_machine(const Machine& earlier) const {
+  const std::string changes =
+      comm_.rank() == 0
+          ? machine_changes(earlier, texts_.machine, parts_.executor->kind())
+          : "";
+  if (!changes.empty()) {
+    log_info("resuming with " + changes + ": results are close, not equal in bits");
+  }
+}
+
 bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (config_.output.resume.empty()) {
     return false;
@@ -172,6 +187,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
     log_start();
     return false;
   }
+  note_machine();
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
@@ -190,6 +206,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (!changed.empty()) {
     log_info("resuming with " + changed);
   }
+  log_machine(loaded.machine);
   return true;
 }
 
@@ -206,6 +223,7 @@ void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
 }
 
 void RunCheckpoints::prepare() {
+  note_machine();
   if (comm_.rank() == 0) {
     // Hashes the network file before it can be changed.
     content({}, {});
