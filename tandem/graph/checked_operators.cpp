@@ -151,6 +151,13 @@ bool is_valid_enumerator(const std::string& name, int64_t value) {
          value == static_cast<int64_t>(at::kBFloat16);
 }
 
+// Kernels divide by these numbers as int32 or by their squares, so they must not grow
+// with the number of samples.
+bool is_divisor(const std::string& name) {
+  return name == "groups" || name == "num_groups" || name == "upscale_factor" ||
+         name == "downscale_factor";
+}
+
 // Slices use the largest int64 as "to the end".
 bool is_place(const std::string& name) {
   return name == "start" || name == "end" || name == "step";
@@ -176,6 +183,9 @@ bool has_right_length(const c10::Argument& wanted, size_t length) {
 }
 
 bool is_safe_element(const Argument& argument, const c10::Argument& wanted) {
+  if (argument.kind == Argument::Kind::size) {
+    return !is_divisor(wanted.name());
+  }
   if (argument.kind != Argument::Kind::constant) {
     return true;
   }
