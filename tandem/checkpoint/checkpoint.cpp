@@ -373,7 +373,9 @@ std::string save_checkpoint(
         {"step", std::to_string(content.position.step)},
         {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
         {"config", content.config},
-        {"data", content.data}};
+        {"data", content.data},
+        {"threads", content.machine.threads},
+        {"instruction_sets", content.machine.instruction_sets}};
     add_best(content.best, files.training.metadata);
     add_time(content.time, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
@@ -400,6 +402,7 @@ CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
   content.time = time_in(training);
   content.config = text(training, "config");
   content.data = text(training, "data");
+  content.machine = {text(training, "threads"), text(training, "instruction_sets")};
   content.rank_hashes = rank_hashes(training);
   content.description = std::move(model.metadata);
   content.state = {std::move(model.tensors), std::move(training.tensors)};

@@ -51,6 +51,15 @@ struct RunTime {
   std::string program_start;
 };
 
+/// Properties of the ranks that decide the last bits of results. A text is "" if it is
+/// unknown.
+struct Machine {
+  // Numbers of threads of the ranks, such as "2" or "1 and 2".
+  std::string threads;
+  // Instruction sets of the ranks, as texts for messages.
+  std::string instruction_sets;
+};
+
 /// Content of a checkpoint, in memory. On disk, a checkpoint is a directory:
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
@@ -77,6 +86,7 @@ struct CheckpointContent {
   std::string config;
   // Description of the run's data (to_text() in data/data_parts.h), "" if unknown.
   std::string data;
+  Machine machine;
   // Bytes of the ranks' files to save. Empty in a loaded checkpoint, whose files
   // load_rank_file() loads.
   std::vector<std::string> rank_files;

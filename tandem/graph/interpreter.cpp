@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/checked_operators.h"
 #include "tandem/graph/effects.h"
 
 namespace tandem {
@@ -87,6 +88,8 @@ struct Interpreter::Step {
   const OperatorRow* row;
   // Not set if tandem computes the operator.
   c10::optional<c10::OperatorHandle> handle;
+  // May be null.
+  ArgumentCheck check = nullptr;
   // The arguments; those in `changing` are set in each call.
   std::vector<c10::IValue> arguments;
   std::vector<size_t> changing;
@@ -115,6 +118,7 @@ Interpreter::Interpreter(
       step.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
           operator_for(node, in_place.count(&node) > 0, effects),
           node.overload.c_str());
+      step.check = argument_check(node.target);
     }
     const auto& arguments = schema_of(node).arguments();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
@@ -288,6 +292,9 @@ class Interpreter::Pass {
     } else if (step.row->run_list != nullptr) {
       stack = step.row->run_list(call);
     } else {
+      if (step.check != nullptr) {
+        step.check(step.handle->schema(), stack);
+      }
       step.handle->callBoxed(&stack);
     }
     if (rounds && rounds_output(step.row->rounds)) {
@@ -317,6 +324,9 @@ class Interpreter::Pass {
         list ? results[0].toTensorVector() : std::vector<at::Tensor>();
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] >= 0) {
+        TORCH_CHECK(
+            i < (list ? elements.size() : results.size()),
+            "the operator returns fewer tensors");
         const auto& result = list ? elements.at(i) : results.at(i).toTensor();
         check_shape(*step.node, outputs[i], result);
         values_[static_cast<size_t>(outputs[i])] = result;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/checked_operators.h"
 #include "tandem/graph/effects.h"
 #include "tandem/graph/graph.h"
 #include "tandem/graph/onnx_operators.h"
@@ -48,6 +49,9 @@ at::Tensor result_of(const Graph& graph, const Node& node) {
             : argument.constant);
   }
   const c10::AutoGradMode no_grad(false);
+  if (const auto check = argument_check(node.target)) {
+    check(schema_of(node), stack);
+  }
   c10::Dispatcher::singleton()
       .findSchemaOrThrow(node.target.c_str(), node.overload.c_str())
       .callBoxed(&stack);

@@ -163,6 +163,7 @@ at::Tensor run_rms_norm(const OperatorCall& call) {
 at::Tensor run_channel_shuffle(const OperatorCall& call) {
   const auto x = call.arguments[0].toTensor();
   const int64_t groups = call.arguments[1].toInt();
+  TORCH_CHECK(groups > 0, "groups is ", groups, ", expected 1 or more");
   return x.unflatten(1, {groups, x.size(1) / groups}).transpose(1, 2).flatten(1, 2);
 }
 

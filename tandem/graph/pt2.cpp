@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/graph/checked_operators.h"
 #include "tandem/graph/operators.h"
 #include "tandem/graph/pt2_archive.h"
 #include "tandem/graph/pt2_json.h"
@@ -474,8 +475,10 @@ class ProgramReader {
     }
     const auto& schema = find_operator(node, target, inputs, names_);
     node.arguments = arguments_of(inputs, schema, names_);
-    if (const auto problem = find_problem(node, schema)) {
-      refuse(*problem);
+    for (const auto find : {&find_problem, &find_unsafe}) {
+      if (const auto problem = find(node, schema)) {
+        refuse(*problem);
+      }
     }
     for (const auto& output : outputs) {
       add_outputs(node, output);

@@ -155,18 +155,22 @@ class Converter {
 
   static Argument integer(int64_t number, const c10::Argument& wanted) {
     if (wants_list(wanted)) {
-      const auto count = static_cast<size_t>(std::max(wanted.N().value_or(1), 1));
-      return integers(std::vector<int64_t>(count, number), wanted);
+      return integers({number}, wanted);
     }
     return wants_floats(wanted) ? Argument::of(static_cast<double>(number))
                                 : Argument::of(number);
   }
 
-  static Argument integers(
-      const std::vector<int64_t>& numbers, const c10::Argument& wanted) {
-    return wants_floats(wanted)
-               ? Argument::of(std::vector<double>(numbers.begin(), numbers.end()))
-               : Argument::of(numbers);
+  static Argument integers(std::vector<int64_t> numbers, const c10::Argument& wanted) {
+    if (wants_floats(wanted)) {
+      return Argument::of(std::vector<double>(numbers.begin(), numbers.end()));
+    }
+    // A list of one number applies to each dimension.
+    const auto count = static_cast<size_t>(std::max(wanted.N().value_or(1), 1));
+    if (numbers.size() == 1) {
+      numbers.resize(count, numbers[0]);
+    }
+    return Argument::of(std::move(numbers));
   }
 
   Argument symbolic_integer(const json& value, const c10::Argument& wanted) const {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -311,6 +312,12 @@ TestReport evaluate_checkpoint(
         TestReport report =
             evaluate_alone(parts, data, loading, has_targets, options.after_batch);
         report.part = options.part;
+        if (options.needs_targets && !std::isfinite(report.loss)) {
+          throw DataError(fmt::format(
+              "[eval] the {} loss of '{}' is not finite, expected a finite number; "
+              "name a checkpoint of an earlier step",
+              name_of(report.part), checkpoint));
+        }
         return report;
       });
 }

@@ -1,7 +1,13 @@
 #include "tandem/train/predictions.h"
 
+#include <ATen/ops/any.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/logical_not.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -47,6 +53,7 @@ class PredictionRows {
   // of a small network.
   void write(const EvaluatedBatch& evaluated, int fd, const std::string& path) {
     const Columns columns = columns_of(evaluated);
+    check_finite(columns);
     const int64_t count = columns.outputs.size(0);
     if (names_.empty()) {
       begin(evaluated, columns.outputs.size(1), fd, path);
@@ -104,6 +111,16 @@ class PredictionRows {
         data, evaluated.batch.samples,
         evaluated.batch.targets.cpu().reshape({evaluated.batch.count(), -1}), outputs,
         shown};
+  }
+
+  static void check_finite(const Columns& columns) {
+    const at::Tensor bad = columns.shown.isfinite().logical_not_().any(1);
+    if (bad.any().item<bool>()) {
+      throw DataError(fmt::format(
+          "[predict] the output for sample {} is not finite, expected finite numbers; "
+          "name a checkpoint of an earlier step",
+          columns.samples[bad.to(at::kInt).argmax()].item<int64_t>()));
+    }
   }
 
   // Writes the header. Outputs without a name have their number as name.

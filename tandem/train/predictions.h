@@ -32,8 +32,8 @@ namespace tandem {
 /// no labels. The file is replaced atomically (base/files.h). Returns the number of
 /// samples.
 ///
-/// Throws the errors of evaluate_checkpoint(), DataError if the file cannot be written,
-/// and ConfigError if the network predicts a class for each position of a sample. Also
+/// Throws the errors of evaluate_checkpoint(), DataError if the file cannot be written
+/// or a number to write is not finite, and ConfigError if the network predicts a class for each position of a sample. Also
 /// throws ConfigError if `options` select another part than `test` of data that have
 /// only inputs. After an error, there is no new file.
 int64_t write_predictions(

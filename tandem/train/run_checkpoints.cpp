@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -13,6 +15,7 @@
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/train/checkpoint_model.h"
+#include "tandem/train/machine.h"
 
 namespace tandem {
 
@@ -82,11 +85,18 @@ void RunCheckpoints::lock() {
 }
 
 std::string RunCheckpoints::newest() {
+  return newest_before(std::numeric_limits<int64_t>::max());
+}
+
+std::string RunCheckpoints::newest_before(int64_t step) {
   writer_.wait();
-  const std::string& out = config_.output.out;
-  const bool looks = comm_.rank() == 0 && !out.empty();
-  return comm_.broadcast_text(
-      looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
+  std::string path;
+  if (comm_.rank() == 0 && !config_.output.out.empty()) {
+    const auto all = checkpoints_in(config_.output.out + "/checkpoints");
+    const auto later = all.lower_bound(step);
+    path = later == all.begin() ? "" : std::prev(later)->second;
+  }
+  return comm_.broadcast_text(path, 0, "newest checkpoint");
 }
 
 // Returns the content of a checkpoint. Its texts are computed only once, because they
@@ -161,6 +171,20 @@ void RunCheckpoints::log_start() const {
       config_.output.out, earlier, changed.empty() ? "" : ", except " + changed));
 }
 
+void RunCheckpoints::note_machine() {
+  texts_.machine = machine_of(comm_);
+}
+
+void RunCheckpoints::log_machine(const Machine& earlier) const {
+  const std::string changes =
+      comm_.rank() == 0
+          ? machine_changes(earlier, texts_.machine, parts_.executor->kind())
+          : "";
+  if (!changes.empty()) {
+    log_info("resuming with " + changes + ": results are close, not equal in bits");
+  }
+}
+
 bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (config_.output.resume.empty()) {
     return false;
@@ -170,6 +194,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
     log_start();
     return false;
   }
+  note_machine();
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
@@ -188,6 +213,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   if (!changed.empty()) {
     log_info("resuming with " + changed);
   }
+  log_machine(loaded.machine);
   return true;
 }
 
@@ -204,6 +230,7 @@ void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
 }
 
 void RunCheckpoints::prepare() {
+  note_machine();
   if (comm_.rank() == 0) {
     // Hashes the network file before it can be changed.
     content({}, {});

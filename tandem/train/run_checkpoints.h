@@ -50,6 +50,9 @@ class RunCheckpoints {
   /// there is no checkpoint. Waits for a save in progress and ignores its failure.
   std::string newest();
 
+  /// Like newest(), but returns the newest checkpoint of fewer than `step` steps.
+  std::string newest_before(int64_t step);
+
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
   /// complete checkpoint). After a restart, loads the newest complete checkpoint of the
   /// run, if there is one. Sets `position`, `best` and `time`. Returns false if the run
@@ -64,8 +67,8 @@ class RunCheckpoints {
   /// if the run was not resumed.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
-  /// Allocates the memory for copies of the run's state before the first save. Not
-  /// collective.
+  /// Allocates the memory for copies of the run's state before the first save.
+  /// Collective.
   void prepare();
 
   /// Waits for the previous save, then starts to write a checkpoint into `directory` on
@@ -93,6 +96,11 @@ class RunCheckpoints {
   void note(const std::optional<SaveOutcome>& outcome);
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
+
+  // Stores the properties of the ranks for checkpoints. Collective.
+  void note_machine();
+  // Logs the properties that changed since the checkpoint.
+  void log_machine(const Machine& earlier) const;
 
   // Logs that the run starts from step 0, because there is no checkpoint to resume.
   void log_start() const;

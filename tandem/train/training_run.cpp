@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "tandem/train/assembly.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/drift_check.h"
+#include "tandem/train/finite_check.h"
 #include "tandem/train/messages.h"
 #include "tandem/train/report/measures.h"
 #include "tandem/train/report/reporter.h"
@@ -67,7 +69,8 @@ class TrainingRun {
             parts_.loss.metric(), data.train),
         end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
-        evaluation_(config_, data, parts_, comm, placement_) {
+        evaluation_(config_, data, parts_, comm, placement_),
+        finite_check_(*parts_.arenas, comm) {
     reporter_.report_to(own.listener);
   }
 
@@ -232,6 +235,7 @@ class TrainingRun {
     }
     const bool trained = position_.step > before;
     if (trained && is_evaluated()) {
+      finite_check_.check_model(position_.step);
       // Saves before the evaluation, which may be long. A run that resumes from this
       // checkpoint then only has to end the epoch.
       check_replicas();
@@ -426,6 +430,9 @@ class TrainingRun {
       }
       stop_if_told(agreement_.decide(position_.step));
     }
+    if (!std::isfinite(report->loss)) {
+      throw stopped_for_evaluation(*report, checkpoints_.newest_before(position_.step));
+    }
     reporter_.show(report.value());
     reporter_.clock().resume();
     return *report;
@@ -528,6 +535,7 @@ class TrainingRun {
   RunEnd end_;
   const Placement placement_;
   RunEvaluation evaluation_;
+  const FiniteCheck finite_check_;
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 namespace {
@@ -78,7 +80,7 @@ class Binder {
     return {
         {tensors_.at(layer.name + ".weight"), tensors_.at(layer.name + ".bias"),
          buffer(layer.name + ".running_mean"), buffer(layer.name + ".running_var"),
-         buffer(layer.name + ".num_batches_tracked")},
+         counter(layer.name + ".num_batches_tracked")},
         trained ? gradient(slots[1]) : at::Tensor(),
         trained ? gradient(slots[0]) : at::Tensor()};
   }
@@ -92,6 +94,17 @@ class Binder {
   at::Tensor buffer(const std::string& name) const {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? at::Tensor() : found->second;
+  }
+
+  at::Tensor counter(const std::string& name) const {
+    const at::Tensor found = buffer(name);
+    if (found.defined() && (found.scalar_type() != at::kLong || found.numel() != 1)) {
+      throw ConfigError(
+          "[exec] buffer '" + name + "' is " + c10::toString(found.scalar_type()) +
+          " of shape " + c10::str(found.sizes()) +
+          ", expected one int64; use --executor eager");
+    }
+    return found;
   }
 
   ModelArenas& arenas_;

@@ -1,7 +1,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -18,6 +21,7 @@
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/exec/stage_executor.h"
+#include "tandem/graph/interpreter.h"
 #include "tandem/kernels/flush_denormals.h"
 #include "tandem/kernels/isa.h"
 
@@ -101,6 +105,21 @@ std::vector<std::string> names_in(
     found.push_back(names[bound.fused.layer.place]);
   }
   return found;
+}
+
+// Runs a network of a file with LibTorch's kernels, which check shapes. The kernels of
+// this executor use the shapes that the file states.
+void check_stated_shapes(const Graph& graph) {
+  if (!graph.states_shapes) {
+    return;
+  }
+  const c10::AutoGradMode no_grad(false);
+  const Value& input = graph.value(graph.input);
+  const auto sizes = sizes_at(input.shape, std::max<int64_t>(1, graph.min_samples));
+  ForwardContext evaluation;
+  evaluation.training = false;
+  static_cast<void>(
+      Interpreter(graph, {}).run(at::zeros(sizes, input.dtype), evaluation));
 }
 
 class OnednnExecutor : public StageExecutor {
@@ -350,6 +369,7 @@ std::unique_ptr<StageExecutor> make_compiled_executor(
         "[exec] executor compiled cannot run this model: " + reason +
         "; use --executor eager");
   }
+  check_stated_shapes(*model.graph());
   return std::make_unique<OnednnExecutor>(model, arenas, options);
 }
 

@@ -56,6 +56,11 @@ const Value* NodeReader::state(size_t index, const std::string& name) {
       layer.name.empty() || layer.name == owner,
       "its tensors belong to several modules");
   layer.name = owner;
+  const Value* weight = value(1);
+  expect(
+      name == "weight" || (weight != nullptr && !weight->shape.empty() &&
+                           found->shape == std::vector<Size>{weight->shape[0]}),
+      "its " + name + " has another size than its weight");
   return found;
 }
 

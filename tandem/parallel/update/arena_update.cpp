@@ -4,17 +4,85 @@
 #include <ATen/ops/fmin.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "tandem/core/parallel.h"
+#include "tandem/core/simd.h"
 #include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
+namespace {
+
+// Replicas clip by norms that they compute separately, so the bits of a norm must not
+// depend on the instruction set or the number of threads. The order of additions is
+// therefore fixed: by lanes, then by parts. LibTorch's norm() has another order for
+// each instruction set.
+constexpr int64_t kNormLanes = 16;
+constexpr int64_t kNormPart = 1 << 15;
+
+template <typename T>
+TANDEM_ALWAYS_INLINE double sum_of_squares(int64_t n, const T* values) {
+  double sums[kNormLanes] = {};
+  int64_t i = 0;
+  for (; i + kNormLanes <= n; i += kNormLanes) {
+    for (int64_t lane = 0; lane < kNormLanes; ++lane) {
+      const auto value = static_cast<double>(values[i + lane]);
+      sums[lane] += value * value;
+    }
+  }
+  for (; i < n; ++i) {
+    const auto value = static_cast<double>(values[i]);
+    sums[0] += value * value;
+  }
+  return std::accumulate(std::begin(sums), std::end(sums), 0.0);
+}
+
+// The square of a float32 is exact in float64, so fused instructions have equal
+// results.
+TANDEM_SIMD_CLONES double part_squares(int64_t n, const float* values) {
+  return sum_of_squares(n, values);
+}
+
+// Without clones, because fused instructions would round in another way.
+double part_squares(int64_t n, const double* values) {
+  return sum_of_squares(n, values);
+}
+
+template <typename T>
+double squares_in(const at::Tensor& slice) {
+  const auto* values = slice.data_ptr<T>();
+  std::vector<double> parts(
+      static_cast<size_t>((slice.numel() + kNormPart - 1) / kNormPart));
+  parallel_for_each(static_cast<int64_t>(parts.size()), 1, [&](int64_t i) {
+    const int64_t first = i * kNormPart;
+    parts[static_cast<size_t>(i)] =
+        part_squares(std::min(kNormPart, slice.numel() - first), values + first);
+  });
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+at::Tensor squares_of(const at::Tensor& slice) {
+  if (!slice.is_cpu()) {
+    return slice.norm().to(at::kDouble).square();
+  }
+  return at::scalar_tensor(
+      slice.scalar_type() == at::kDouble ? squares_in<double>(slice)
+                                         : squares_in<float>(slice),
+      at::kDouble);
+}
+
+}  // namespace
+
 at::Tensor own_gradient_squares(ModelArenas& arenas) {
   at::Tensor squares = at::zeros({}, at::kDouble);
   for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
-    const auto norm = arenas.gradients().slice(range).norm().to(at::kDouble);
-    squares = squares + norm * norm;
+    squares = squares + squares_of(arenas.gradients().slice(range));
   }
   return squares;
 }

@@ -11,7 +11,8 @@ namespace tandem {
 // Parts of a training step that several strategies have in common.
 
 /// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
-/// the gradients' device.
+/// the gradients' device. On the CPU, its bits depend only on the gradients, not on the
+/// instruction set or the number of threads.
 at::Tensor own_gradient_squares(ModelArenas& arenas);
 
 /// Returns the 2-norm of this rank's gradients: a float64 scalar tensor on the

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/comm/communicator.h"
+#include "tandem/config/options/exec_options.h"
+
+namespace tandem {
+
+/// Returns the threads and instruction sets of all ranks on rank 0, and empty texts on
+/// other ranks. Collective.
+[[nodiscard]] Machine machine_of(Communicator& comm);
+
+/// Returns the properties of `now` that change the bits of a run of `executor`, such as
+/// "1 thread instead of 2". Returns "" if there are none, or if `earlier` is unknown.
+[[nodiscard]] std::string machine_changes(
+    const Machine& earlier, const Machine& now, ExecutorKind executor);
+
+}  // namespace tandem

@@ -1,0 +1,116 @@
+// Runs whose loss or parameters are not finite after the last step.
+
+#include "tandem/train/finite_check.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/train/evaluation.h"
+#include "tandem/train/predictions.h"
+#include "tests/core/expect.h"
+#include "tests/scratch.h"
+#include "tests/train/printed.h"
+
+namespace tandem::finite_test {
+
+using testing::HasSubstr;
+
+struct Way {
+  StrategyKind kind;
+  int ranks;
+  int64_t stages = 0;
+  ServerUpdates updates = ServerUpdates::synchronous;
+};
+
+// One step of net5x5 with a learning rate that makes parameters large, but finite.
+RunConfig one_step(const Way& way, const std::string& out, double lr) {
+  RunConfig config = thread_config(ModelKind::net5x5, way.ranks);
+  config.strategy.kind = way.kind;
+  config.strategy.stages = way.stages;
+  config.strategy.server_updates = way.updates;
+  config.training.batch_size = 128;
+  config.training.epochs = 1;
+  config.optimizer.lr = lr;
+  config.output.out = out;
+  return config;
+}
+
+std::string error_of_run(const RunConfig& config) {
+  testing::internal::CaptureStdout();
+  const auto error = error_of<Error>(
+      [&] { (void)train_on_digits(static_cast<int>(config.ranks.nproc), config); });
+  testing::internal::GetCapturedStdout();
+  return error;
+}
+
+constexpr Way kWays[] = {
+    {StrategyKind::sequential, 1},
+    {StrategyKind::data_parallel, 2},
+    {StrategyKind::averaging, 2},
+    {StrategyKind::parameter_server, 3},
+    {StrategyKind::parameter_server, 3, 0, ServerUpdates::asynchronous},
+    {StrategyKind::pipeline, 2, 2},
+    {StrategyKind::pipeline, 4, 2},
+    {StrategyKind::hogwild, 2}};
+
+TEST(LastStep, ATestLossThatIsNotFiniteEndsTheRun) {
+  for (const auto& way : kWays) {
+    for (const bool saves : {false, true}) {
+      const Scratch scratch;
+      const auto config = one_step(way, saves ? scratch / "run" : "", 1e36);
+      EXPECT_THAT(
+          error_of_run(config), HasSubstr("[train] the test loss is not finite after"))
+          << name_of(way.kind);
+      EXPECT_FALSE(file_exists(scratch / "run/summary.json"));
+    }
+  }
+}
+
+TEST(LastStep, AParameterThatIsNotFiniteEndsTheRun) {
+  for (const auto& way : kWays) {
+    for (const bool saves : {false, true}) {
+      const Scratch scratch;
+      auto config = one_step(way, saves ? scratch / "run" : "", 3e38);
+      config.optimizer.weight_decay = 1e6;
+      EXPECT_THAT(error_of_run(config), HasSubstr("has values that are not finite"))
+          << name_of(way.kind);
+      EXPECT_FALSE(file_exists(scratch / "run/summary.json"));
+    }
+  }
+}
+
+TEST(FiniteCheck, BuffersMayStayInfinite) {
+  const auto comm = make_single_communicator();
+  const auto weight = at::zeros({3}).set_requires_grad(true);
+  const auto mask = at::full({2}, -std::numeric_limits<float>::infinity());
+  const ModelArenas arenas({{"weight", weight}}, {{"mask", mask}});
+  const FiniteCheck check(arenas, *comm);
+  check.check_model(1);
+  arenas.state()[1].tensor.fill_(std::numeric_limits<float>::quiet_NaN());
+  expect_error<ValuesNotFinite>(
+      [&] { check.check_model(2); },
+      {"[train] 'mask' has values that are not finite after step 2 on rank 0"});
+}
+
+// The checkpoint of the step stays, because its parameters are finite.
+TEST(LastStep, EvaluationsAndPredictionsOfItsCheckpointAreRefused) {
+  const Scratch scratch;
+  const auto config = one_step(kWays[0], scratch / "run", 1e36);
+  (void)error_of_run(config);
+  CheckpointEvaluation options;
+  options.dataset = hundred_digits().test;
+  expect_error<DataError>(
+      [&] { (void)evaluate_checkpoint(config.output.out, options); },
+      {"[eval] the test loss of", "is not finite"});
+  expect_error<DataError>(
+      [&] { write_predictions(scratch / "p.csv", config.output.out, options); },
+      {"[predict] the output for sample 0 is not finite"});
+  EXPECT_FALSE(file_exists(scratch / "p.csv"));
+}
+
+}  // namespace tandem::finite_test
