@@ -14,6 +14,7 @@
 #include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -121,11 +122,15 @@ std::string read_file(const std::string& path, size_t most_bytes) {
   if (!file) {
     fail_on_file("read", path);
   }
+  return read_file(file.fd(), path, most_bytes);
+}
+
+std::string read_file(int fd, const std::string& path, size_t most_bytes) {
   std::string content;
   char buffer[1 << 16];
   ssize_t got = 0;
   do {
-    got = read(file.fd(), buffer, sizeof(buffer));
+    got = read(fd, buffer, sizeof(buffer));
     content.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
   } while (content.size() <= most_bytes && (got > 0 || (got < 0 && errno == EINTR)));
   if (got < 0) {
@@ -179,7 +184,8 @@ void remove_unfinished(const std::string& path) {
   const std::string parent = parent_of(path);
   const std::string prefix = fs::path(path).filename().string() + kTemporary;
   for (const auto& name : list_directory(parent)) {
-    if (name.rfind(prefix, 0) == 0) {
+    if (name.rfind(prefix, 0) == 0 &&
+        parse_number<uint32_t>(name.substr(prefix.size()))) {
       unlink((parent + "/" + name).c_str());
     }
   }
@@ -208,6 +214,17 @@ void make_directories(const std::string& path) {
   if (made) {
     sync_directory(parent_of(path));
   }
+}
+
+void make_subdirectory(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return;
+  }
+  if (mkdir(path.c_str(), 0777) != 0) {
+    fail_on_file("make the directory", path);
+  }
+  sync_directory(parent_of(path));
 }
 
 void remove_all(const std::string& path) {
@@ -272,6 +289,14 @@ bool is_still_at(int fd, const std::string& path) {
   struct stat there {};
   return fstat(fd, &held) == 0 && lstat(path.c_str(), &there) == 0 &&
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+bool is_in_folder(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const auto trimmed = path.substr(0, path.find_last_not_of('/') + 1);
+  return !path.empty() &&
+         (fs::equivalent(parent_of(trimmed), folder, error) ||
+          fs::equivalent(fs::canonical(path, error).parent_path(), folder, error));
 }
 
 bool has_cache_directory() {

@@ -16,6 +16,12 @@ namespace tandem {
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
+/// Returns the content of an open file, from its current position. `path` is the name
+/// of the file in errors.
+std::string read_file(
+    int fd, const std::string& path,
+    size_t most_bytes = std::numeric_limits<size_t>::max());
+
 /// Returns the directory of a path; "." for a name without a directory.
 std::string parent_of(const std::string& path);
 
@@ -44,6 +50,11 @@ void remove_unfinished(const std::string& path);
 /// Creates a directory and its missing parents, and flushes the directory's entry in
 /// its parent to disk. Throws DataError on failure.
 void make_directories(const std::string& path);
+
+/// Creates a directory whose parent exists, and flushes its entry in the parent to
+/// disk. Accepts an existing directory. Throws DataError on failure, also if `path` is
+/// a link.
+void make_subdirectory(const std::string& path);
 
 /// Flushes a directory to disk, so that renames in it survive a power failure. Does
 /// nothing if this user cannot read the directory or the file system cannot flush
@@ -75,6 +86,10 @@ std::string make_private_directory();
 /// Use it to check that no process has removed a lock file before this process locked
 /// it.
 bool is_still_at(int fd, const std::string& path);
+
+/// Returns whether `path` is an entry of `folder`, in any spelling of both: relative,
+/// with slashes at the end, or through links.
+bool is_in_folder(const std::string& path, const std::string& folder);
 
 /// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem. Does not create the directory.
 /// Throws ConfigError if neither XDG_CACHE_HOME nor HOME is set.

@@ -22,6 +22,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/open_checkpoint.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/optim/ema.h"
 
@@ -65,13 +66,37 @@ std::string with_prefix(const std::string& prefix, const std::string& path) {
   return path.substr(0, slash) + prefix + path.substr(slash);
 }
 
+bool has_prefix(const std::string& name, const char* prefix) {
+  return name.rfind(prefix, 0) == 0;
+}
+
+// Returns the name without a prefix that it may have.
+std::string without_prefix(const std::string& name, const char* prefix) {
+  return has_prefix(name, prefix) ? name.substr(std::strlen(prefix)) : name;
+}
+
+// Returns whether rename_over() makes this name. A user's own names stay.
+bool is_replaced_name(const std::string& name) {
+  const auto place = without_prefix(name, kReplaced);
+  return place != name &&
+         is_checkpoint_name(without_prefix(without_prefix(place, kDamaged), kLeft));
+}
+
+// Returns whether a save makes this name for an unfinished directory or link, or for a
+// checkpoint that it removes.
+bool is_temporary_name(const std::string& name) {
+  const auto rest = without_prefix(name, kTemporary);
+  return rest != name &&
+         (parse_number<uint32_t>(rest) || rest == "best" || is_checkpoint_name(rest));
+}
+
 // Restores checkpoints that rename_over() has renamed but not yet replaced.
 void restore_replaced(const std::string& directory) {
   for (const auto& name : file_exists(directory) ? list_directory(directory)
                                                  : std::vector<std::string>()) {
-    if (name.rfind(kReplaced, 0) == 0) {
+    if (is_replaced_name(name)) {
       const std::string replaced = directory + "/" + name;
-      const std::string place = directory + "/" + name.substr(std::strlen(kReplaced));
+      const std::string place = directory + "/" + without_prefix(name, kReplaced);
       if (file_exists(place)) {
         remove_all(replaced);
       } else {
@@ -115,7 +140,7 @@ void set_aside(const std::string& path, const std::string& prefix) {
 // Removes unfinished checkpoints, which a killed run may have left.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
-    if (name.rfind(kTemporary, 0) == 0) {
+    if (is_temporary_name(name)) {
       remove_all(directory + "/" + name);
     }
   }
@@ -266,19 +291,16 @@ at::Tensor average_of(
   return entry.tensor;
 }
 
-// Returns the model in `path`, a checkpoint's model.safetensors, with the averages in
-// the training state next to it.
-SafetensorsFile averaged_model(const std::string& path) {
-  const auto directory = parent_of(path);
-  const auto training_path = file_in(directory, kTrainingFile);
-  const auto training = file_exists(training_path) ? read_file(training_path) : "";
-  if (training.empty()) {
+// Returns the model of a checkpoint with the averages in its training state.
+SafetensorsFile averaged_model(const OpenCheckpoint& checkpoint) {
+  const auto& path = checkpoint.path();
+  if (!checkpoint.has_training()) {
     throw ConfigError(
-        "[checkpoint] '" + training_path +
+        "[checkpoint] '" + file_in(parent_of(path), kTrainingFile) +
         "' is missing, expected moving averages in it; name a checkpoint's directory, "
         "or leave out --ema");
   }
-  auto files = parse_checkpoint_files(directory, read_file(path), training);
+  const auto files = checkpoint.read();
   const auto averages = averages_in(files.training);
   if (averages.empty()) {
     throw ConfigError(
@@ -355,14 +377,19 @@ std::string read_on_rank_0(const std::string& path, Communicator& comm) {
 
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
-    const KeptCheckpoints& kept) {
+    const KeptCheckpoints& kept, const std::function<void()>& check_run) {
   const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
-  make_directories(directory);
+  if (check_run) {
+    check_run();
+    make_subdirectory(directory);
+  } else {
+    make_directories(directory);
+  }
   restore_replaced(directory);
   remove_temporaries(directory);
-  make_directories(temporary);
+  make_subdirectory(temporary);
   try {
     CheckpointFiles files;
     files.model = {content.state.model, content.description};
@@ -379,9 +406,16 @@ std::string save_checkpoint(
     add_best(content.best, files.training.metadata);
     add_time(content.time, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
+    if (check_run) {
+      check_run();
+    }
     rename_over(temporary, path);
     sync_directory(directory);
   } catch (...) {
+    // If the folder of the run is lost, files are missing in the folder at its path.
+    if (check_run) {
+      check_run();
+    }
     remove_all(temporary);
     throw;
   }
@@ -447,11 +481,15 @@ std::string best_checkpoint(const std::string& path) {
     if (newest.empty()) {
       continue;
     }
-    const auto training = file_in(newest, kTrainingFile);
-    const BestTest best = best_in(read_safetensors(training), training);
+    const OpenCheckpoint opened(folder);
+    const BestTest best = best_in(opened.read_training(), parent_of(opened.path()));
     const auto found = checkpoint_path(folder, best.step);
     if (best.step >= 0 && file_exists(found)) {
       return found;
+    }
+    if (newest_checkpoint(folder) != newest) {
+      // The run has saved meanwhile, and may have removed the earlier best checkpoint.
+      return best_checkpoint(path);
     }
     throw ConfigError(
         best.step < 0
@@ -470,11 +508,14 @@ std::string best_checkpoint(const std::string& path) {
       "--best");
 }
 
-SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {
-  const auto inside = model_file(path);
-  return weights == CheckpointWeights::ema
-             ? averaged_model(inside)
-             : parse_model_file(read_file(inside), inside);
+SafetensorsFile read_model(
+    const std::string& path, CheckpointWeights weights, std::string* found) {
+  const OpenCheckpoint checkpoint(path);
+  if (found != nullptr) {
+    *found = checkpoint.path();
+  }
+  return weights == CheckpointWeights::ema ? averaged_model(checkpoint)
+                                           : checkpoint.read().model;
 }
 
 std::map<std::string, std::string> load_model_state(

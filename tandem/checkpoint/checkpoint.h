@@ -113,9 +113,12 @@ class ValuesNotFinite : public DataError {
 /// kept, and returns the path. Only rank 0 calls it, on any thread. Throws
 /// ValuesNotFinite if the model has values that are not finite, DataError for other
 /// errors. After an error, no older checkpoint is removed.
+///
+/// `check_run`, if it is not empty, throws if the directory's parent, the folder of a
+/// run, is lost (RunLock::check()). Missing parents are then not created.
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
-    const KeptCheckpoints& kept);
+    const KeptCheckpoints& kept, const std::function<void()>& check_run = {});
 
 /// Returns a checkpoint with all tensors of its two main files, in main memory. Rank 0
 /// reads the files and sends them to the other ranks, whose hosts need not have them.
@@ -157,11 +160,15 @@ enum class CheckpointWeights { own, ema };
 /// Reads the model in model_file(path): its tensors, and its description
 /// (CheckpointContent::description) as metadata.
 ///
-/// Throws DataError if a file is damaged or has another format, and ConfigError if the
-/// checkpoint has no moving averages. In a checkpoint at step 0, the averages are not
-/// computed yet, so the weights are returned instead.
+/// Opens all files of the checkpoint at one moment and checks their hashes
+/// (open_checkpoint.h), so a run may save meanwhile. If `found` is not null, sets it to
+/// the path of the model's file, because model_file(path) may change.
+///
+/// Throws DataError if a file is damaged, belongs to another checkpoint or has another
+/// format, and ConfigError if the checkpoint has no moving averages. In a checkpoint at
+/// step 0, the averages are not computed yet, so the weights are returned instead.
 [[nodiscard]] SafetensorsFile read_model(
-    const std::string& path, CheckpointWeights weights);
+    const std::string& path, CheckpointWeights weights, std::string* found = nullptr);
 
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no

@@ -84,6 +84,27 @@ std::string lines_until(int64_t step, const std::string& metrics) {
   return kept;
 }
 
+constexpr const char* kOwnFiles[] = {"config.toml",   "environment.json",
+                                     "metrics.jsonl", "summary.json",
+                                     "network.pt2",   "network.pt"};
+constexpr const char* kOwnFolders[] = {"checkpoints", "tensorboard", "trace"};
+
+const char* kind_of_entry(mode_t mode) {
+  return S_ISLNK(mode)   ? "a symbolic link"
+         : S_ISDIR(mode) ? "a folder"
+         : S_ISREG(mode) ? "a regular file"
+                         : "a special file";
+}
+
+void check_entry(const std::string& path, mode_t wanted) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && (info.st_mode & S_IFMT) != wanted) {
+    throw ConfigError(fmt::format(
+        "[train] '{}' is {}, expected {}; remove it, or choose another --out", path,
+        kind_of_entry(info.st_mode), kind_of_entry(wanted)));
+  }
+}
+
 constexpr std::chrono::milliseconds kBetweenTries(50);
 constexpr int kTries = 40;
 
@@ -112,21 +133,22 @@ std::string environment_json() {
 
 RunDirectory::RunDirectory(
     const std::string& path, const RunConfig& config,
-    std::optional<int64_t> resumed_step)
-    : path_(path), step_(resumed_step.value_or(0)) {
+    std::optional<int64_t> resumed_step, const RunLock* lock)
+    : path_(path), lock_(lock), step_(resumed_step.value_or(0)) {
   if (path_.empty()) {
     return;
   }
-  make_directories(path_);
-  for (const char* name :
-       {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
-        "network.pt2", "network.pt"}) {
+  if (lock_ == nullptr) {
+    make_directories(path_);
+  }
+  check_lock();
+  for (const char* name : kOwnFiles) {
     remove_unfinished(path_ + "/" + name);
   }
   // Called before config.toml is replaced, because the config.toml of a resumed run
   // determines the network file.
   if (config.model.kind == ModelKind::file) {
-    keep_network_file(config, path_, resumed_step.has_value());
+    keep_network_file(config, path_);
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
@@ -134,7 +156,11 @@ RunDirectory::RunDirectory(
   if (resumed_step && file_exists(metrics)) {
     replace_file(metrics, lines_until(*resumed_step, read_file(metrics)));
   }
-  metrics_.emplace(metrics, resumed_step ? O_APPEND : O_TRUNC);
+  if (!resumed_step) {
+    // O_TRUNC would empty a file that has another name elsewhere.
+    remove_all(metrics);
+  }
+  metrics_.emplace(metrics, O_APPEND | O_NOFOLLOW);
   if (config.output.tensorboard) {
     write_events([&] {
       events_.emplace(path_ + "/tensorboard", resumed_step ? *resumed_step + 1 : 0);
@@ -142,8 +168,21 @@ RunDirectory::RunDirectory(
   }
 }
 
+void RunDirectory::check_lock() const {
+  if (lock_ != nullptr) {
+    lock_->check();
+  }
+}
+
 void RunDirectory::append(const std::string& line) {
   if (metrics_) {
+    check_lock();
+    if (metrics_->is_lost()) {
+      throw DataError(
+          "[train] '" + path_ +
+          "/metrics.jsonl' was removed or replaced during the run, expected the run's "
+          "own file; leave it in place, and continue with --resume auto");
+    }
     metrics_->append(line + "\n");
   }
 }
@@ -277,6 +316,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["mean_save_pause_ms"] = summary.mean_save_pause_ms;
   json["longest_save_pause_ms"] = summary.longest_save_pause_ms;
   json["parameters_sha256"] = summary.parameters_sha256;
+  check_lock();
   replace_file(path_ + "/summary.json", json.dump(2) + "\n");
 }
 
@@ -284,7 +324,9 @@ std::string RunDirectory::checkpoints() const {
   return path_.empty() ? "" : path_ + "/checkpoints";
 }
 
-RunLock::RunLock(const std::string& directory) : lock_(directory + "/run.lock") {
+RunLock::RunLock(const std::string& directory)
+    : folder_(directory), lock_(directory + "/run.lock") {
+  folder_.hold();
   for (int i = 0; i < kTries; ++i) {
     switch (lock_.try_lock()) {
       case FileLock::Result::locked:
@@ -305,6 +347,13 @@ RunLock::RunLock(const std::string& directory) : lock_(directory + "/run.lock") 
       "; wait for its end, stop it, or choose another --out");
 }
 
+void RunLock::check() const {
+  folder_.check();
+  if (lock_.is_lost()) {
+    fail_folder_lost(folder_.path(), "lost its run.lock");
+  }
+}
+
 void check_own_directory(const std::string& directory) {
   const std::string path = directory.substr(0, directory.find_last_not_of('/') + 1);
   struct stat info {};
@@ -322,6 +371,16 @@ void check_own_directory(const std::string& directory) {
         "[train] '{}' belongs to user {}, expected user {}; set --out to your own "
         "folder",
         path, info.st_uid, geteuid()));
+  }
+}
+
+void check_own_entries(const std::string& directory) {
+  check_entry(directory + "/run.lock", S_IFREG);
+  for (const char* name : kOwnFiles) {
+    check_entry(directory + "/" + name, S_IFREG);
+  }
+  for (const char* name : kOwnFolders) {
+    check_entry(directory + "/" + name, S_IFDIR);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/held_folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
@@ -149,7 +150,15 @@ HostEnding run_attempt(
 
 // Starts the ranks until they must not start again. Returns how they ended.
 HostEnding run_attempts(
-    const LaunchOptions& options, const TokenFile* token, LogDirectory* logs) {
+    LaunchOptions options, const TokenFile* token, LogDirectory* logs) {
+  // The ranks of a later attempt cannot see that the folder is another one.
+  HeldFolder folder(options.node_rank == 0 ? options.out : "");
+  options.while_running = [&folder, before = std::move(options.while_running)] {
+    folder.hold();
+    if (before) {
+      before();
+    }
+  };
   Restarts restarts(options.max_restarts);
   HostChanges changes;
   // Serves until the run ends, so the port stays open while the ranks start again.
@@ -169,6 +178,7 @@ HostEnding run_attempts(
       }
       log_warning(
           last.reason + (last.lost_host_0 ? "; trying to join the next start" : ""));
+      folder.check();
     }
   } catch (const CommError&) {
     if (last.lost_host_0) {

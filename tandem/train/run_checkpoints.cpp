@@ -11,6 +11,7 @@
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
@@ -25,7 +26,8 @@ namespace {
 // content.
 void check_same_network(
     const std::map<std::string, std::string>& earlier,
-    const std::map<std::string, std::string>& now, const std::string& path) {
+    const std::map<std::string, std::string>& now, const std::string& file,
+    const std::string& path) {
   const auto before = earlier.find(kModelHash);
   const auto found = now.find(kModelHash);
   if (before != earlier.end() && found != now.end() &&
@@ -33,8 +35,24 @@ void check_same_network(
     throw ConfigError(fmt::format(
         "[resume] model is the network '{}', whose file differs from that of '{}', "
         "and a run keeps its model; name the same file with --model FILE",
-        now.at("model"), path));
+        file, path));
   }
+}
+
+// Throws on all ranks if a rank's file is missing or damaged, even if it is not loaded.
+// newest_whole_checkpoint() checks the files of the checkpoints that it chooses.
+void check_rank_files(
+    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
+    Communicator& comm) {
+  comm.on_rank_0(
+      [&] {
+        for (const auto& [name, hash] : hashes) {
+          const std::string file = checkpoint + "/" + name;
+          parse_rank_file(read_file(file), file, hash);
+        }
+        return "";
+      },
+      "resume");
 }
 
 }  // namespace
@@ -72,15 +90,22 @@ void RunCheckpoints::make_directory() {
 // earlier run's checkpoints.
 void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
+  check_own_entries(out);
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
   const bool goes_on = config_.output.resume == "auto" || is_started_again() ||
-                       config_.output.resume.rfind(checkpoints + "/", 0) == 0;
+                       is_in_folder(config_.output.resume, checkpoints);
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
         "[train] '" + out +
         "' holds the checkpoints of an earlier run; continue that run with --resume "
         "auto, or choose another --out");
+  }
+}
+
+void RunCheckpoints::check_folder() const {
+  if (lock_ != nullptr) {
+    lock_->check();
   }
 }
 
@@ -136,7 +161,10 @@ std::string RunCheckpoints::checkpoint_to_resume() const {
 void RunCheckpoints::check_continues(
     const std::string& path, const CheckpointContent& earlier) const {
   check_kept_settings(earlier.config, config_, path);
-  check_same_network(earlier.description, texts_.description, path);
+  if (config_.model.kind == ModelKind::file) {
+    check_same_network(
+        earlier.description, texts_.description, network_file(config_), path);
+  }
   if (earlier.data.empty()) {
     log_info(
         "[resume] '" + path +
@@ -198,6 +226,9 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
+    if (path == config_.output.resume) {
+      check_rank_files(path, earlier.rank_hashes, comm_);
+    }
   });
   position = loaded.position;
   best = loaded.best;
@@ -208,6 +239,12 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
   rank_hashes_ = std::move(loaded.rank_hashes);
+  if (comm_.rank() == 0 && read_earlier_settings(config_).of_checkpoint) {
+    log_warning(
+        "[resume] the config.toml of the run is missing or incomplete; using the "
+        "settings of '" +
+        path + "'");
+  }
   log_info(fmt::format("resuming from {} at step {}", path, position.step));
   const std::string changed = changed_settings(loaded.config, config_);
   if (!changed.empty()) {
@@ -254,7 +291,8 @@ void RunCheckpoints::save(
   const auto& output = config_.output;
   told_ = told;
   writer_.start(
-      directory, std::move(whole), {output.keep_checkpoints, output.keep_best});
+      directory, std::move(whole), {output.keep_checkpoints, output.keep_best},
+      [this] { check_folder(); });
 }
 
 void RunCheckpoints::poll() {
@@ -300,6 +338,8 @@ void RunCheckpoints::note(const std::optional<SaveOutcome>& outcome) {
   try {
     std::rethrow_exception(failed_);
   } catch (const ValuesNotFinite&) {
+    throw;
+  } catch (const FolderLost&) {
     throw;
   } catch (const std::exception&) {
     if (config_.output.on_save_error == OnSaveError::stop) {
