@@ -77,7 +77,7 @@ torch::jit::Module load(const std::string& path) {
       path, TORCH_VERSION, reason.substr(0, reason.find('\n'))));
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_script(const std::string& path, const std::string& what) {
   throw ConfigError("[model] '" + path + "' " + what);
 }
 
@@ -88,7 +88,7 @@ bool is_tensor(const c10::Argument& argument) {
 void check_forward(const torch::jit::Module& module, const std::string& path) {
   const auto forward = module.find_method("forward");
   if (!forward) {
-    refuse(
+    refuse_script(
         path,
         "has no method forward(), expected a network; save a module with forward()");
   }
@@ -99,7 +99,7 @@ void check_forward(const torch::jit::Module& module, const std::string& path) {
       arguments.begin() + 1, arguments.end(),
       [](const auto& argument) { return !argument.default_value().has_value(); });
   if (arguments.size() < 2 || required > 1 || !is_tensor(arguments[1])) {
-    refuse(
+    refuse_script(
         path,
         fmt::format(
             "has a forward() with {} inputs, expected one tensor; wrap it in a module "
@@ -107,7 +107,7 @@ void check_forward(const torch::jit::Module& module, const std::string& path) {
             arguments.size() - 1));
   }
   if (schema.returns().size() != 1 || !is_tensor(schema.returns()[0])) {
-    refuse(
+    refuse_script(
         path, "has a forward() that returns " + schema.returns().at(0).type()->str() +
                   ", expected one tensor; wrap it in a module with a single output");
   }
@@ -150,7 +150,7 @@ std::unique_ptr<Model> load_script_model(const std::string& path) {
   check_forward(module, path);
   auto parameters = named(module.named_parameters());
   if (parameters.empty()) {
-    refuse(
+    refuse_script(
         path,
         "has no parameters, expected a network to train; save the module without "
         "torch.jit.freeze()");
