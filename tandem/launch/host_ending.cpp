@@ -51,8 +51,9 @@ Cause cause_of(
     return Cause::killed;
   }
   if (has_saved(process, report)) {
-    return process.stopped_by_us && when.stop_signal == 0 ? Cause::stopped_by_us
-                                                          : Cause::saved_and_stopped;
+    return when.stop_signal != 0   ? Cause::saved_and_stopped
+           : process.stopped_by_us ? Cause::stopped_by_us
+                                   : Cause::saved;
   }
   if (report != nullptr) {
     return report->consequence ? Cause::consequence : Cause::own_error;

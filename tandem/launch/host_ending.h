@@ -21,10 +21,12 @@ enum class Cause {
   stopped_by_us,
   // An error that followed from the end of another rank.
   consequence,
+  // The ranks saved a checkpoint and stopped without a signal from their launcher. The
+  // signal may come from the launcher of a host that lost contact.
+  saved,
   // A rank was suspended, or a host is lost.
   lost,
-  // A signal stopped the run, and the ranks saved a checkpoint. Ranks also save if the
-  // launchers end them, for example because a host is lost. That is stopped_by_us.
+  // A signal to the launcher stopped the run, and the ranks saved a checkpoint.
   saved_and_stopped,
   // An error of the rank itself.
   own_error,

@@ -205,7 +205,7 @@ std::vector<int> gather_members(
     const LaunchOptions& options, StoreServer& server,
     const std::function<void()>& while_waiting) {
   const auto start = Clock::now();
-  std::optional<Clock::time_point> enough_since;
+  auto enough_since = Clock::time_point::max();
   WaitNotice notice;
   for (;;) {
     while_waiting();
@@ -218,17 +218,17 @@ std::vector<int> gather_members(
     const int count = static_cast<int>(members.size());
     const auto now = Clock::now();
     if (count < options.min_nnodes) {
-      enough_since.reset();
-    } else if (!enough_since) {
+      enough_since = Clock::time_point::max();
+    } else if (enough_since == Clock::time_point::max()) {
       enough_since = now;
     }
-    if (count >= options.nnodes || (enough_since && now - *enough_since > kLastCall)) {
+    if (count >= options.nnodes || now - enough_since > kLastCall) {
       return members;
     }
     const std::string line = fmt::format(
         "{} of at least {} hosts have joined at {}", count, options.min_nnodes,
         server.address());
-    if (!enough_since && now - start > meeting_timeout(options)) {
+    if (count < options.min_nnodes && now - start > meeting_timeout(options)) {
       throw CommError(
           "join", line + "; start the other hosts, or raise --timeout-seconds");
     }

@@ -274,7 +274,7 @@ void Supervisor::reap(
       const Halt halt = child.ended ? Halt::none : halt_of(child.process.pid());
       child.halt = halt == Halt::uninterruptible ? Halt::none : halt;
       if (child.halt != Halt::none) {
-        child.process.signal(SIGKILL);
+        kill(child);
       }
     }
     stop_others(SIGTERM, grace_seconds_);
@@ -298,18 +298,20 @@ void Supervisor::enforce_grace() {
   if (stopping_ && !killed_ && Clock::now() >= kill_at_) {
     killed_ = true;
     for (auto& child : children_) {
-      child.process.signal(SIGKILL);
+      kill(child);
     }
   }
 }
 
+void Supervisor::kill(Child& child) {
+  child.process.signal(SIGKILL);
+  child.killed_at = child.killed_at.value_or(Clock::now());
+}
+
 void Supervisor::leave_ranks(std::vector<Ending>& endings) {
-  if (!killed_) {
-    return;
-  }
   for (auto& child : children_) {
     const pid_t pid = child.process.pid();
-    if (!child.ended && outlives_kill(pid, kill_at_)) {
+    if (!child.ended && child.killed_at && outlives_kill(pid, *child.killed_at)) {
       child.ended = true;
       child.process.leave();
       const Halt halt = halt_of(pid);

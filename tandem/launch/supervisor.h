@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -101,6 +102,7 @@ class Supervisor {
     int from;
     StreamSink to;
   };
+  using Clock = std::chrono::steady_clock;
   struct Child {
     int rank;
     Process process;
@@ -110,11 +112,12 @@ class Supervisor {
     std::set<int> held = {};
     bool ended = false;
     Halt halt = Halt::none;
+    // Time of the first SIGKILL.
+    std::optional<Clock::time_point> killed_at = {};
     // Seconds for which the process has been halted, and its context switches then.
     double halted_seconds = 0;
     int64_t switches = 0;
   };
-  using Clock = std::chrono::steady_clock;
 
   const Child& child_of(int rank) const;
   // Handles signals and writes output, after waiting for at most 100 ms. Returns
@@ -129,6 +132,7 @@ class Supervisor {
       std::vector<Ending>& endings, const std::function<bool(bool failed)>& must_end);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
+  static void kill(Child& child);
   // Appends the endings of ranks that outlive SIGKILL.
   void leave_ranks(std::vector<Ending>& endings);
   // Reads a rank's output. With `all`, reads even if the queue is full.

@@ -76,6 +76,11 @@ std::string StallWatch::look(const std::vector<RankStatus>& statuses) {
     const bool waits = !status.suspended && status.waiting_seconds >= least;
     (waits ? waiting : missing).push_back(&status);
   }
+  const bool halted = std::any_of(
+      statuses.begin(), statuses.end(), [](const auto& one) { return one.suspended; });
+  if (waiting.empty() && halted) {
+    return "";
+  }
   if (waiting.empty()) {
     return std::exchange(stalled_, false) ? "[launch] the ranks continue" : "";
   }
