@@ -47,4 +47,7 @@ CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name);
 /// Parsing throws ConfigError for another value. `path` must outlive `app`.
 void add_network_file(CLI::App& app, std::string& path);
 
+/// Adds --trust. `trusts` must outlive `app`.
+void add_trust(CLI::App& app, bool& trusts);
+
 }  // namespace tandem::app

@@ -16,6 +16,7 @@ void add_options(
       ->required();
   app.add_flag("--best", options.best, kBestHelp);
   add_network_file(app, options.network);
+  add_trust(app, options.trusts_scripts);
   app.add_option("--data", options.data, data);
   app.add_option_function<std::string>(
       "--split",

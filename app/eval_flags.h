@@ -16,6 +16,8 @@ struct EvalOptions {
   bool best = false;
   // Network file; "" for the copy in the run's directory.
   std::string network;
+  // True: the network file may be TorchScript that `network` does not name.
+  bool trusts_scripts = false;
   // Name or path of a data set; "" for the data set of the training.
   std::string data;
   DataPart part = DataPart::test;

@@ -73,7 +73,8 @@ std::string choices_text() {
   return text;
 }
 
-void add_arguments(CLI::App& app, std::string& recipe, bool& fetch) {
+void add_arguments(
+    CLI::App& app, std::string& recipe, bool& fetch, bool& trusts_scripts) {
   app.add_option(
       "recipe", recipe,
       "recipe: a TOML file with any of the settings below, or the name of an installed "
@@ -84,6 +85,7 @@ void add_arguments(CLI::App& app, std::string& recipe, bool& fetch) {
   app.add_flag(
       "--fetch", fetch,
       "download the data set first if files are missing (tandem data fetch)");
+  add_trust(app, trusts_scripts);
   app.add_flag_callback(
       "--recipe-schema",
       [] {
@@ -127,9 +129,17 @@ void apply_command_line(RunConfig& config, const CLI::App& app) {
       set_field(config, field, text, field.flag());
     }
   }
+  bool names_model = app.count("--model") > 0;
   for (const auto& assignment : app.get_option("--set")->results()) {
     const auto [key, value] = split_assignment(assignment);
-    set_field(config, find_field(key, "--set"), value, "--set " + key);
+    const auto& field = find_field(key, "--set");
+    set_field(config, field, value, "--set " + key);
+    names_model = names_model || field.name == "model";
+  }
+  if (app.count("--trust") > 0) {
+    config.model.trust = ScriptTrust::all;
+  } else if (names_model) {
+    config.model.trust = ScriptTrust::named;
   }
 }
 
@@ -162,7 +172,7 @@ void check_model(const RunConfig& config) {
         "(examples/custom_model); change --model");
   }
   if (config.model.kind == ModelKind::file) {
-    // Throws if the file is missing.
+    // Throws if the file is missing or not trusted.
     static_cast<void>(network_file(config));
   }
 }
@@ -177,7 +187,8 @@ RunConfig parse_train_arguments(
       "tandem train");
   std::string named;
   TrainExtras more;
-  add_arguments(app, named, more.fetch);
+  bool trusts_scripts = false;
+  add_arguments(app, named, more.fetch, trusts_scripts);
   parse(app, with_own_names(arguments));
 
   RunConfig config;

@@ -169,7 +169,8 @@ PlannedRun plan_run(
   }
   run.config = parse_train_arguments(with_out(run, out + "/" + run.name));
   run.tutorial = read_tutorial_figures(recipe);
-  run.recipe_config = parse_train_arguments({recipe});
+  // Reads only the settings. The run itself checks whether its network is trusted.
+  run.recipe_config = parse_train_arguments({recipe, "--trust"});
   run.obstacle = obstacle_of(run.config);
   return run;
 }

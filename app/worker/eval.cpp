@@ -16,6 +16,7 @@ namespace {
 CheckpointEvaluation evaluation_of(const EvalOptions& options) {
   CheckpointEvaluation evaluation;
   evaluation.network = options.network;
+  evaluation.trusts_scripts = options.trusts_scripts;
   evaluation.data = options.data;
   evaluation.part = options.part;
   evaluation.limit = options.limit;

@@ -19,6 +19,8 @@ struct ExportOptions {
   std::string out;
   // Network file; "" for the copy in the run's directory.
   std::string network;
+  // The network file may be TorchScript that `network` does not name.
+  bool trusts_scripts = false;
   CheckpointWeights weights = CheckpointWeights::own;
   // The ONNX file normalizes its input.
   bool normalizes = false;
@@ -40,17 +42,20 @@ size_t count_tensors(const Graph& graph) {
   return parameters_of(graph).size() + buffers_of(graph).size();
 }
 
+CheckpointModel load_graph(const ExportOptions& options) {
+  return load_checkpoint_graph(
+      options.checkpoint, options.network, options.weights, options.trusts_scripts);
+}
+
 size_t export_pt2(const ExportOptions& options) {
-  const auto loaded =
-      load_checkpoint_graph(options.checkpoint, options.network, options.weights);
+  const auto loaded = load_graph(options);
   const Graph& graph = *loaded.model->graph();
   write_pt2(options.out, graph);
   return count_tensors(graph);
 }
 
 size_t export_onnx(const ExportOptions& options) {
-  const auto loaded =
-      load_checkpoint_graph(options.checkpoint, options.network, options.weights);
+  const auto loaded = load_graph(options);
   replace_file(options.out, onnx_bytes(onnx_export(loaded, options.normalizes)));
   return count_tensors(*loaded.model->graph());
 }
@@ -110,6 +115,7 @@ int work_export(const Arguments& arguments) {
   bool best = false;
   app.add_flag("--best", best, kBestHelp);
   add_network_file(app, options.network);
+  add_trust(app, options.trusts_scripts);
   app.add_flag_function(
       "--ema", [&](int64_t) { options.weights = CheckpointWeights::ema; },
       "write the moving average of the weights, of a run with --ema-decay");

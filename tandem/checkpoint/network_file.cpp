@@ -14,6 +14,7 @@
 #include "tandem/base/sha256.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/config/fields.h"
+#include "tandem/launch/restarts.h"
 
 namespace tandem {
 
@@ -42,6 +43,19 @@ bool is_file(const std::string& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+// Returns whether load_model_file() (model/model_file.h) can run code of a file.
+bool is_script_path(const std::string& path) {
+  return fs::path(path).extension() == ".pt";
+}
+
+[[noreturn]] void refuse_script(const std::string& path) {
+  throw ConfigError(fmt::format(
+      "[model] '{0}' is TorchScript, which runs code, expected a file that this "
+      "command "
+      "names; if you trust it, add --model {0} or --trust",
+      path));
+}
+
 void copy_file(const std::string& from, const std::string& to) {
   std::ifstream source(from, std::ios::binary);
   std::vector<char> chunk(size_t{1} << 20);
@@ -60,6 +74,7 @@ void copy_file(const std::string& from, const std::string& to) {
 
 std::string network_file(const RunConfig& config) {
   const std::string& file = config.model.file;
+  const ScriptTrust trust = config.model.trust;
   const std::string earlier = config_of_earlier_run(config);
   const std::string run = fs::path(earlier).parent_path().string();
   if (!earlier.empty()) {
@@ -67,7 +82,13 @@ std::string network_file(const RunConfig& config) {
     const auto copy = copy_in(run);
     if (!copy.empty() &&
         value_in(read_file(earlier), model) == to_toml(config, model)) {
-      return copy;
+      // This run made the copy before it was started again.
+      if (!is_script_path(copy) || trust == ScriptTrust::all || is_started_again()) {
+        return copy;
+      }
+      if (trust == ScriptTrust::none || !is_file(file)) {
+        refuse_script(copy);
+      }
     }
   }
   if (!is_file(file)) {
@@ -82,16 +103,17 @@ std::string network_file(const RunConfig& config) {
                   "it; name the file with --model FILE",
                   file, run));
   }
+  if (is_script_path(file) && trust == ScriptTrust::none) {
+    refuse_script(file);
+  }
   return file;
 }
 
-void keep_network_file(const RunConfig& config, const std::string& run, bool resumed) {
-  if (resumed && !copy_in(run).empty()) {
-    return;
-  }
+void keep_network_file(const RunConfig& config, const std::string& run) {
   const auto file = network_file(config);
   const auto copy = run + "/network" + fs::path(file).extension().string();
-  if (file == copy) {
+  std::error_code ignored;
+  if (fs::equivalent(file, copy, ignored)) {
     return;
   }
   copy_file(file, copy);
@@ -103,7 +125,7 @@ void keep_network_file(const RunConfig& config, const std::string& run, bool res
 }
 
 std::string network_file_of(
-    const CheckpointNetwork& network, const std::string& asked) {
+    const CheckpointNetwork& network, const std::string& asked, bool trusts_scripts) {
   std::vector<std::string> candidates = {asked};
   if (asked.empty()) {
     candidates.clear();
@@ -120,9 +142,15 @@ std::string network_file_of(
       continue;
     }
     if (network.sha256.empty() || sha256_of_file(path) == network.sha256) {
+      if (is_script_path(path) && path != asked && !trusts_scripts) {
+        refuse_script(path);
+      }
       return path;
     }
-    other = path;
+    // Names the run's copy rather than the file of the training, which comes last.
+    if (other.empty()) {
+      other = path;
+    }
   }
   if (!other.empty()) {
     throw ConfigError(fmt::format(

@@ -126,7 +126,7 @@ RunDirectory::RunDirectory(
   // Called before config.toml is replaced, because the config.toml of a resumed run
   // determines the network file.
   if (config.model.kind == ModelKind::file) {
-    keep_network_file(config, path_, resumed_step.has_value());
+    keep_network_file(config, path_);
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());

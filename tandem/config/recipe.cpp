@@ -196,6 +196,9 @@ void apply(
       }
       check_type(field, node, where);
       set_field(config, field, value_of(field, node), where);
+      if (field.name == "model" && config.model.trust != ScriptTrust::all) {
+        config.model.trust = ScriptTrust::none;
+      }
     }
   }
 }

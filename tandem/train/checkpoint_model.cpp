@@ -183,7 +183,7 @@ void check_is_checkpoint(const std::string& path) {
 
 RunConfig config_of_checkpoint(
     const std::string& checkpoint, const CheckpointFacts& facts,
-    const std::string& network) {
+    const std::string& network, bool trusts_scripts) {
   RunConfig config = config_from(facts);
   ModelSettings& model = config.model;
   if (is_built_in(model.kind) && !network.empty()) {
@@ -201,7 +201,8 @@ RunConfig config_of_checkpoint(
   if (model.kind == ModelKind::file || !network.empty()) {
     const auto hash = facts.find(kModelHash);
     model.file = network_file_of(
-        {checkpoint, model.file, hash == facts.end() ? "" : hash->second}, network);
+        {checkpoint, model.file, hash == facts.end() ? "" : hash->second}, network,
+        trusts_scripts);
     model.kind = ModelKind::file;
   }
   return config;
@@ -209,13 +210,14 @@ RunConfig config_of_checkpoint(
 
 CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network,
-    CheckpointWeights weights, std::unique_ptr<Model> own) {
+    CheckpointWeights weights, std::unique_ptr<Model> own, bool trusts_scripts) {
   check_is_checkpoint(checkpoint);
   const std::string path = model_file(checkpoint);
   const auto file = read_model(path, weights);
   CheckpointModel loaded;
-  loaded.config = own ? config_from(file.metadata)
-                      : config_of_checkpoint(path, file.metadata, network);
+  loaded.config =
+      own ? config_from(file.metadata)
+          : config_of_checkpoint(path, file.metadata, network, trusts_scripts);
   loaded.config.exec.precision = is_float64(file) && is_converted(loaded.config)
                                      ? Precision::fp64
                                      : Precision::fp32;
@@ -231,8 +233,9 @@ CheckpointModel load_checkpoint_model(
 
 CheckpointModel load_checkpoint_graph(
     const std::string& checkpoint, const std::string& network,
-    CheckpointWeights weights) {
-  auto loaded = load_checkpoint_model(checkpoint, network, weights);
+    CheckpointWeights weights, bool trusts_scripts) {
+  auto loaded =
+      load_checkpoint_model(checkpoint, network, weights, nullptr, trusts_scripts);
   const std::string reason = loaded.model->record_graph(
       loaded.format.inputs.shape, loaded.format.has_indices() ? at::kLong : at::kFloat);
   if (!reason.empty()) {

@@ -41,14 +41,15 @@ void check_is_checkpoint(const std::string& path);
 
 /// Returns a config for the use of a checkpoint, with the path of its network file.
 /// `network` is the path of the network file; "" selects the copy in the run's
-/// directory (checkpoint/network_file.h).
+/// directory (checkpoint/network_file.h). If that copy is TorchScript, which runs code,
+/// `trusts_scripts` must be true.
 ///
 /// Throws the errors of config_from() and network_file_of(). Throws ConfigError if the
 /// checkpoint's model is built in and `network` is not "", or if the checkpoint has a
 /// custom model and `network` is "".
 [[nodiscard]] RunConfig config_of_checkpoint(
     const std::string& checkpoint, const CheckpointFacts& facts,
-    const std::string& network);
+    const std::string& network, bool trusts_scripts = false);
 
 /// A model that was loaded from a checkpoint.
 struct CheckpointModel {
@@ -63,7 +64,8 @@ struct CheckpointModel {
 /// Loads the model of a checkpoint on the CPU: a built-in model, a network file, or
 /// `own`, the custom model of the program.
 ///
-/// `checkpoint` is a path as for model_file(); `network` as for config_of_checkpoint().
+/// `checkpoint` is a path as for model_file(); `network` and `trusts_scripts` as for
+/// config_of_checkpoint().
 /// The parameters have the dtype of the checkpoint: float32, or float64 after training
 /// with --precision fp64. The parameters of `own` and of a TorchScript module keep
 /// their dtype.
@@ -75,13 +77,13 @@ struct CheckpointModel {
 [[nodiscard]] CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network = "",
     CheckpointWeights weights = CheckpointWeights::own,
-    std::unique_ptr<Model> own = nullptr);
+    std::unique_ptr<Model> own = nullptr, bool trusts_scripts = false);
 
 /// Like load_checkpoint_model(), but graph() of the model is not null: a TorchScript
 /// module is recorded as a graph (Model::record_graph()). Throws ConfigError with the
 /// reason if that fails.
 [[nodiscard]] CheckpointModel load_checkpoint_graph(
     const std::string& checkpoint, const std::string& network = "",
-    CheckpointWeights weights = CheckpointWeights::own);
+    CheckpointWeights weights = CheckpointWeights::own, bool trusts_scripts = false);
 
 }  // namespace tandem

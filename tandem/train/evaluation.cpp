@@ -288,9 +288,10 @@ TestReport evaluate_checkpoint(
   // Keeps the path, because the newest checkpoint of a run that still saves may change.
   const std::string path = model_file(checkpoint);
   const auto description = load_model_state(path, nullptr);
-  RunConfig config = model == nullptr
-                         ? config_of_checkpoint(path, description, options.network)
-                         : config_from(description);
+  RunConfig config =
+      model == nullptr ? config_of_checkpoint(
+                             path, description, options.network, options.trusts_scripts)
+                       : config_from(description);
   const Dataset format = format_from(description);
   Dataset data = samples_of(options, config, format, description, model == nullptr);
   const bool has_targets = !data.targets.bytes.empty();

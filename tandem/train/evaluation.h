@@ -56,6 +56,9 @@ struct CheckpointEvaluation {
   // Network file, for a checkpoint whose model was a network file or a custom model; ""
   // selects the copy in the run's directory (checkpoint/network_file.h).
   std::string network;
+  // True: the network file may be TorchScript, which runs code, without being named by
+  // `network`.
+  bool trusts_scripts = false;
   // Custom test data, which replaces `data`.
   std::optional<Dataset> dataset;
   // Part of `data` to use. If `data` is not the data set of the training and has no

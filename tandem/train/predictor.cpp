@@ -84,8 +84,10 @@ at::Tensor Predictor::preprocess(const at::Tensor& samples) const {
 }
 
 Predictor load_model(
-    const std::string& path, std::unique_ptr<Model> model, CheckpointWeights weights) {
-  CheckpointModel loaded = load_checkpoint_model(path, "", weights, std::move(model));
+    const std::string& path, std::unique_ptr<Model> model, CheckpointWeights weights,
+    bool trusts_scripts) {
+  CheckpointModel loaded =
+      load_checkpoint_model(path, "", weights, std::move(model), trusts_scripts);
   const LoaderOptions loading = loader_options(loaded.config, loaded.format);
   Predictor predictor(std::move(loaded.model), std::move(loaded.format), loading);
   std::vector<int64_t> sizes = predictor.sample_shape();

@@ -56,7 +56,7 @@ class Predictor {
 
  private:
   friend Predictor load_model(
-      const std::string&, std::unique_ptr<Model>, CheckpointWeights);
+      const std::string&, std::unique_ptr<Model>, CheckpointWeights, bool);
   Predictor(std::unique_ptr<Model> model, Dataset format, const InputOptions& options);
 
   std::unique_ptr<Model> model_;
@@ -72,13 +72,14 @@ class Predictor {
 /// `weights` selects the model's weights or their moving averages (`--ema-decay`). If
 /// the run trained your own module, pass the same module as `model`; its parameters and
 /// buffers get the values of the checkpoint. A network file is read from the run's
-/// directory (checkpoint/network_file.h).
+/// directory (checkpoint/network_file.h). If the file is TorchScript, which runs code,
+/// `trusts_scripts` must be true.
 ///
 /// Computes the outputs of one sample, because the first evaluation may change the mode
 /// of a module. Later calls only read the network. Throws the errors of
 /// load_checkpoint_model().
 [[nodiscard]] Predictor load_model(
     const std::string& path, std::unique_ptr<Model> model = nullptr,
-    CheckpointWeights weights = CheckpointWeights::own);
+    CheckpointWeights weights = CheckpointWeights::own, bool trusts_scripts = false);
 
 }  // namespace tandem

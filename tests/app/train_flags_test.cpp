@@ -72,6 +72,27 @@ TEST(TrainFlags, RefuseNetworkFilesThatAreMissing) {
   });
 }
 
+TEST(TrainFlags, RunScriptsOnlyIfTheyAreNamedOrTrusted) {
+  const Scratch scratch;
+  const auto script = scratch / "evil.pt";
+  replace_file(script, "code");
+  replace_file(scratch / "base.toml", "model = \"" + script + "\"\n");
+  replace_file(scratch / "recipe.toml", "base = \"base.toml\"\nepochs = 1\n");
+  const auto recipe = scratch / "recipe.toml";
+  expect_refused({
+      {{recipe}, {"[model] '" + script + "' is TorchScript", "--trust"}},
+      {{recipe, "--set", "epochs=2", "--dry-run"}, {"is TorchScript"}},
+  });
+  const std::vector<Arguments> accepted = {
+      {recipe, "--trust"},
+      {recipe, "--model", script},
+      {recipe, "--set", "model=" + script},
+      {"--model", script}};
+  for (const auto& arguments : accepted) {
+    EXPECT_EQ(parse_train_arguments(arguments).model.file, script);
+  }
+}
+
 TEST(TrainFlags, RefuseValuesOutOfRange) {
   expect_refused({
       {{"--name", "\xff\xfe"}, {"name", "not UTF-8", "--name"}},

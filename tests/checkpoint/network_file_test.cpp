@@ -24,7 +24,7 @@ class NetworkFile : public testing::Test {
 
   // Makes the copy and the config.toml of a run that starts.
   void start() const {
-    keep_network_file(config_, run_, false);
+    keep_network_file(config_, run_);
     replace_file(run_ + "/config.toml", to_toml(config_));
   }
 
@@ -64,7 +64,7 @@ TEST_F(NetworkFile, OfAResumedRunIsTheCopy) {
   start();
   replace_file(net_, "changed");
   EXPECT_EQ(network_file(resumed()), copy_);
-  keep_network_file(resumed(), run_, true);
+  keep_network_file(resumed(), run_);
   EXPECT_EQ(read_file(copy_), "network");
 }
 
@@ -83,7 +83,7 @@ TEST_F(NetworkFile, OfAResumedRunIsCopiedToAnotherRun) {
   config.output.resume = step_;
   const auto other = scratch_ / "other";
   make_directories(other);
-  keep_network_file(config, other, true);
+  keep_network_file(config, other);
   EXPECT_EQ(read_file(other + "/network.pt2"), "network");
 }
 
@@ -123,6 +123,83 @@ TEST_F(NetworkFile, OfACheckpointCanBeNamed) {
       [&] { network_file_of(checkpoint(), moved); }, {"another file"});
   replace_file(moved, "network");
   EXPECT_EQ(network_file_of(checkpoint(), moved), moved);
+}
+
+// A run with a TorchScript file, which contains code.
+class Script : public NetworkFile {
+ protected:
+  Script() {
+    config_.model.file = script_;
+    replace_file(script_, "network");
+    start();
+  }
+
+  // Returns the settings of a command that continues the run, as read from config.toml.
+  RunConfig read_again(ScriptTrust trust) const {
+    RunConfig config;
+    read_recipe(config, run_ + "/config.toml");
+    EXPECT_EQ(config.model.trust, ScriptTrust::none);
+    config.model.trust = trust;
+    config.output.resume = "auto";
+    return config;
+  }
+
+  const std::string script_ = scratch_ / "net.pt";
+  const std::string script_copy_ = run_ + "/network.pt";
+};
+
+TEST_F(Script, OfARecipeIsRefused) {
+  auto config = read_again(ScriptTrust::none);
+  config.output.resume = "";
+  expect_error<ConfigError>(
+      [&] { network_file(config); },
+      {"[model] '" + script_ + "' is TorchScript, which runs code",
+       "--model " + script_, "--trust"});
+  config.model.trust = ScriptTrust::named;
+  EXPECT_EQ(network_file(config), script_);
+}
+
+TEST_F(Script, OfAResumedRunIsUsedOnlyIfItIsNamedOrTrusted) {
+  expect_error<ConfigError>(
+      [&] { network_file(read_again(ScriptTrust::none)); },
+      {"'" + script_copy_ + "' is TorchScript", "--trust"});
+  // The file that the command names, not the copy.
+  EXPECT_EQ(network_file(read_again(ScriptTrust::named)), script_);
+  EXPECT_EQ(network_file(read_again(ScriptTrust::all)), script_copy_);
+  // A restart uses the copy, which is therefore the file that was named.
+  replace_file(script_copy_, "evil");
+  keep_network_file(read_again(ScriptTrust::named), run_);
+  EXPECT_EQ(read_file(script_copy_), "network");
+  remove_all(script_);
+  expect_error<ConfigError>(
+      [&] { network_file(read_again(ScriptTrust::named)); }, {script_copy_, "--trust"});
+  EXPECT_EQ(network_file(read_again(ScriptTrust::all)), script_copy_);
+}
+
+TEST_F(Script, OfACheckpointIsUsedOnlyIfItIsNamedOrTrusted) {
+  CheckpointNetwork of_checkpoint = checkpoint();
+  of_checkpoint.file = script_;
+  expect_error<ConfigError>(
+      [&] { network_file_of(of_checkpoint); },
+      {"'" + script_copy_ + "' is TorchScript", "--model " + script_copy_, "--trust"});
+  EXPECT_EQ(network_file_of(of_checkpoint, script_), script_);
+  EXPECT_EQ(network_file_of(of_checkpoint, "", true), script_copy_);
+  // In the folders between the run and the checkpoint, and the file of the training.
+  for (const auto& path : {step_ + "/network.pt", run_ + "/checkpoints/network.pt"}) {
+    replace_file(path, "network");
+    expect_error<ConfigError>([&] { network_file_of(of_checkpoint); }, {path});
+    remove_all(path);
+  }
+  remove_all(script_copy_);
+  expect_error<ConfigError>([&] { network_file_of(of_checkpoint); }, {script_});
+}
+
+TEST_F(NetworkFile, AChangedCopyIsNamed) {
+  start();
+  replace_file(copy_, "other");
+  replace_file(net_, "another");
+  expect_error<ConfigError>(
+      [&] { network_file_of(checkpoint()); }, {"'" + copy_ + "' is another file"});
 }
 
 }  // namespace tandem::network_file_test

@@ -437,9 +437,10 @@ TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
              "--optimizer", "adam", "--lr", "0.03"});
   const double accuracy = json_number(last_ + "/summary.json", "test_accuracy");
   EXPECT_GT(accuracy, 50);
-  EXPECT_THAT(evaluated(), HasSubstr(fmt::format("({:.2f}%)", accuracy)));
+  EXPECT_THAT(
+      evaluated({"--model", network}), HasSubstr(fmt::format("({:.2f}%)", accuracy)));
   const auto predict =
-      run({"predict", "--checkpoint", last_, "--out", scratch_ / "p.csv"});
+      run({"predict", "--checkpoint", last_, "--trust", "--out", scratch_ / "p.csv"});
   expect_exit(predict, 2, {"use tandem eval"});
   EXPECT_FALSE(file_exists(scratch_ / "p.csv"));
 }

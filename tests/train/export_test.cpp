@@ -157,7 +157,10 @@ TEST(CheckpointGraph, ATorchScriptModuleIsRecorded) {
   const Scratch scratch;
   const auto run = train_script(
       scratch, "  return torch.linear(x.flatten(1), self.weight).tanh()\n");
-  const auto loaded = load_checkpoint_graph(run);
+  expect_error<ConfigError>(
+      [&] { return load_checkpoint_graph(run); },
+      {run + "/network.pt' is TorchScript"});
+  const auto loaded = load_checkpoint_graph(run, "", CheckpointWeights::own, true);
   write_pt2(scratch / "net.pt2", *loaded.model->graph());
   const auto again = parameters_of(read_pt2(scratch / "net.pt2"));
   ASSERT_EQ(again.size(), 1);
@@ -172,7 +175,7 @@ TEST(CheckpointGraph, AScriptWithoutGraphIsAnErrorWithTheReason) {
       "  y = torch.linear(x.flatten(1), self.weight)\n"
       "  if x.size(0) == 2:\n    y = y + 1\n  return y\n");
   expect_error<ConfigError>(
-      [&] { return load_checkpoint_graph(run); },
+      [&] { return load_checkpoint_graph(run, scratch / "net.pt"); },
       {run, "has no graph: ", "NET.safetensors"});
 }
 

@@ -151,7 +151,7 @@ class TrainedNetwork : public testing::TestWithParam<Network> {
 };
 
 TEST_P(TrainedNetwork, HasTheInputsAndOutputsOfTheEvaluation) {
-  const Predictor predictor = load_model(run_, own());
+  const Predictor predictor = load_model(run_, own(), CheckpointWeights::own, true);
   CheckpointEvaluation options;
   options.dataset = data_;
   options.batch_size = kSamples;
@@ -171,7 +171,7 @@ TEST_P(TrainedNetwork, HasTheInputsAndOutputsOfTheEvaluation) {
 }
 
 TEST_P(TrainedNetwork, FourThreadsGetTheOutputsOfOneThread) {
-  const Predictor predictor = load_model(run_, own());
+  const Predictor predictor = load_model(run_, own(), CheckpointWeights::own, true);
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   for (int64_t i = 0; i + 4 <= kSamples; i += 4) {

@@ -109,12 +109,26 @@ constexpr bool is_built_in(ModelKind kind) {
 /// PyTorch's default of ignore_index, which is not a class.
 constexpr int64_t kNoIgnoredClass = -100;
 
+/// TorchScript files that a run may load. They contain code, so a recipe or a folder
+/// from a stranger must not select one.
+enum class ScriptTrust {
+  // None: a recipe or a config.toml selects the file.
+  none,
+  // ModelSettings::file, which the program or the command line names.
+  named,
+  // Also copies in the folders of runs.
+  all
+};
+
 /// Model of a run and its loss.
 struct ModelSettings {
   ModelKind kind = ModelKind::net;
   // Path of the network for ModelKind::file, relative to the working directory: a file
   // of torch.export (NET.pt2) or TorchScript (NET.pt). "" for other kinds.
   std::string file;
+  // Not a setting, so no recipe can change it. read_recipe() sets it to `none` if the
+  // recipe has a model, unless it is `all`.
+  ScriptTrust trust = ScriptTrust::named;
   // File of initial weights; "": random weights, or the weights of the network file.
   std::string init;
   bool dropout = true;
