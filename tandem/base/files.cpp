@@ -103,11 +103,15 @@ std::string read_file(const std::string& path, size_t most_bytes) {
   if (!file) {
     fail_on_file("read", path);
   }
+  return read_file(file.fd(), path, most_bytes);
+}
+
+std::string read_file(int fd, const std::string& path, size_t most_bytes) {
   std::string content;
   char buffer[1 << 16];
   ssize_t got = 0;
   do {
-    got = read(file.fd(), buffer, sizeof(buffer));
+    got = read(fd, buffer, sizeof(buffer));
     content.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
   } while (content.size() <= most_bytes && (got > 0 || (got < 0 && errno == EINTR)));
   if (got < 0) {

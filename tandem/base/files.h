@@ -16,6 +16,12 @@ namespace tandem {
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
+/// Returns the content of an open file, from its current position. `path` is the name
+/// of the file in errors.
+std::string read_file(
+    int fd, const std::string& path,
+    size_t most_bytes = std::numeric_limits<size_t>::max());
+
 /// Returns the directory of a path; "." for a name without a directory.
 std::string parent_of(const std::string& path);
 

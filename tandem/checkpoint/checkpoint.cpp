@@ -22,6 +22,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/open_checkpoint.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/optim/ema.h"
 
@@ -266,19 +267,16 @@ at::Tensor average_of(
   return entry.tensor;
 }
 
-// Returns the model in `path`, a checkpoint's model.safetensors, with the averages in
-// the training state next to it.
-SafetensorsFile averaged_model(const std::string& path) {
-  const auto directory = parent_of(path);
-  const auto training_path = file_in(directory, kTrainingFile);
-  const auto training = file_exists(training_path) ? read_file(training_path) : "";
-  if (training.empty()) {
+// Returns the model of a checkpoint with the averages in its training state.
+SafetensorsFile averaged_model(const OpenCheckpoint& checkpoint) {
+  const auto& path = checkpoint.path();
+  if (!checkpoint.has_training()) {
     throw ConfigError(
-        "[checkpoint] '" + training_path +
+        "[checkpoint] '" + file_in(parent_of(path), kTrainingFile) +
         "' is missing, expected moving averages in it; name a checkpoint's directory, "
         "or leave out --ema");
   }
-  auto files = parse_checkpoint_files(directory, read_file(path), training);
+  const auto files = checkpoint.read();
   const auto averages = averages_in(files.training);
   if (averages.empty()) {
     throw ConfigError(
@@ -444,11 +442,15 @@ std::string best_checkpoint(const std::string& path) {
     if (newest.empty()) {
       continue;
     }
-    const auto training = file_in(newest, kTrainingFile);
-    const BestTest best = best_in(read_safetensors(training), training);
+    const OpenCheckpoint opened(folder);
+    const BestTest best = best_in(opened.read_training(), parent_of(opened.path()));
     const auto found = checkpoint_path(folder, best.step);
     if (best.step >= 0 && file_exists(found)) {
       return found;
+    }
+    if (newest_checkpoint(folder) != newest) {
+      // The run has saved meanwhile, and may have removed the earlier best checkpoint.
+      return best_checkpoint(path);
     }
     throw ConfigError(
         best.step < 0
@@ -467,11 +469,14 @@ std::string best_checkpoint(const std::string& path) {
       "--best");
 }
 
-SafetensorsFile read_model(const std::string& path, CheckpointWeights weights) {
-  const auto inside = model_file(path);
-  return weights == CheckpointWeights::ema
-             ? averaged_model(inside)
-             : parse_model_file(read_file(inside), inside);
+SafetensorsFile read_model(
+    const std::string& path, CheckpointWeights weights, std::string* found) {
+  const OpenCheckpoint checkpoint(path);
+  if (found != nullptr) {
+    *found = checkpoint.path();
+  }
+  return weights == CheckpointWeights::ema ? averaged_model(checkpoint)
+                                           : checkpoint.read().model;
 }
 
 std::map<std::string, std::string> load_model_state(

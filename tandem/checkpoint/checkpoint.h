@@ -147,11 +147,15 @@ enum class CheckpointWeights { own, ema };
 /// Reads the model in model_file(path): its tensors, and its description
 /// (CheckpointContent::description) as metadata.
 ///
-/// Throws DataError if a file is damaged or has another format, and ConfigError if the
-/// checkpoint has no moving averages. In a checkpoint at step 0, the averages are not
-/// computed yet, so the weights are returned instead.
+/// Opens all files of the checkpoint at one moment and checks their hashes
+/// (open_checkpoint.h), so a run may save meanwhile. If `found` is not null, sets it to
+/// the path of the model's file, because model_file(path) may change.
+///
+/// Throws DataError if a file is damaged, belongs to another checkpoint or has another
+/// format, and ConfigError if the checkpoint has no moving averages. In a checkpoint at
+/// step 0, the averages are not computed yet, so the weights are returned instead.
 [[nodiscard]] SafetensorsFile read_model(
-    const std::string& path, CheckpointWeights weights);
+    const std::string& path, CheckpointWeights weights, std::string* found = nullptr);
 
 /// Loads the model in model_file(path) into `tensors`, in place, and returns its
 /// description (CheckpointContent::description). If `tensors` is null, loads no

@@ -119,6 +119,13 @@ CheckpointFiles parse_checkpoint_files(
   const std::string training_path = directory + "/" + kTrainingFile;
   CheckpointFiles files{
       parse_own(model, model_path), parse_own(training, training_path)};
+  check_same_checkpoint(directory, files);
+  return files;
+}
+
+void check_same_checkpoint(const std::string& directory, const CheckpointFiles& files) {
+  const std::string model_path = directory + "/" + kModelFile;
+  const std::string training_path = directory + "/" + kTrainingFile;
   check_format(files.model, directory);
   check_format(files.training, directory);
   const bool same_id = entry(files.model, kIdKey, model_path) ==
@@ -127,7 +134,11 @@ CheckpointFiles parse_checkpoint_files(
                       entry(files.training, kModelFile, training_path)) {
     fail_checkpoint(directory, "has a model and a training state of two checkpoints");
   }
-  return files;
+}
+
+bool has_this_format(const SafetensorsFile& file) {
+  const auto found = file.metadata.find(kFormatKey);
+  return found != file.metadata.end() && found->second == std::to_string(kFormat);
 }
 
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path) {

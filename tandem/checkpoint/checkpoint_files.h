@@ -47,6 +47,13 @@ CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
+/// Throws DataError if a model and a training state in `directory` belong to two
+/// checkpoints. Throws OtherFormat if one of them has another format.
+void check_same_checkpoint(const std::string& directory, const CheckpointFiles& files);
+
+/// Returns whether a file has the format of this version of tandem.
+bool has_this_format(const SafetensorsFile& file);
+
 /// Parses only the model's file. Throws the errors of parse_checkpoint_files(), and
 /// DataError for weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);

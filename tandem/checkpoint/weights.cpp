@@ -14,7 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/checkpoint/open_checkpoint.h"
 #include "tandem/formats/dtypes.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/tensor_list.h"
@@ -45,23 +45,13 @@ WeightsFormat format_of(const std::string& path) {
   return weights_format(start, std::filesystem::file_size(path, ignored));
 }
 
-// Reads a safetensors file. Files from other programs have no hash, but a checkpoint's
-// file without a hash is damaged.
-std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
-  auto file = read_safetensors(path);
-  if (in_checkpoint || is_of_checkpoint(file)) {
-    stored_hash(file, path);
-  }
-  return std::move(file.tensors);
-}
-
 std::vector<NamedTensor> read_any(const std::string& path) {
-  if (const auto inside = model_file(path); inside != path) {
-    return read_hashed(inside, true);
+  if (model_file(path) != path) {
+    return OpenCheckpoint(path).read_weights().tensors;
   }
   switch (format_of(path)) {
     case WeightsFormat::safetensors:
-      return read_hashed(path, false);
+      return OpenCheckpoint(path).read_weights().tensors;
     case WeightsFormat::zip:
       return read_torch_file({path});
     case WeightsFormat::legacy_torch:

@@ -212,8 +212,8 @@ CheckpointModel load_checkpoint_model(
     const std::string& checkpoint, const std::string& network,
     CheckpointWeights weights, std::unique_ptr<Model> own, bool trusts_scripts) {
   check_is_checkpoint(checkpoint);
-  const std::string path = model_file(checkpoint);
-  const auto file = read_model(path, weights);
+  std::string path;
+  const auto file = read_model(checkpoint, weights, &path);
   CheckpointModel loaded;
   loaded.config =
       own ? config_from(file.metadata)

@@ -12,6 +12,7 @@
 #include "tandem/data/data_parts.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/formats/tensor_list.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint_model.h"
@@ -285,9 +286,10 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  // Keeps the path, because the newest checkpoint of a run that still saves may change.
-  const std::string path = model_file(checkpoint);
-  const auto description = load_model_state(path, nullptr);
+  // Reads the checkpoint only once, because a run that still saves may remove it.
+  std::string path;
+  const auto trained = read_model(checkpoint, options.weights, &path);
+  const auto& description = trained.metadata;
   RunConfig config =
       model == nullptr ? config_of_checkpoint(
                              path, description, options.network, options.trusts_scripts)
@@ -305,7 +307,8 @@ TestReport evaluate_checkpoint(
         const Assembly parts = assemble(
             config, data, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
-        load_model_state(path, &state, options.weights);
+        check_fits("checkpoint", path, trained.tensors, state, Fit::complete);
+        copy_values(trained.tensors, state);
         LoaderOptions loading = loader_options(config, data);
         loading.batch_size = options.batch_size;
         use_device(loading, data, options.placement);

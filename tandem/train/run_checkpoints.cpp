@@ -34,6 +34,22 @@ void check_same_network(
   }
 }
 
+// Throws on all ranks if a rank's file is missing or damaged, even if it is not loaded.
+// newest_whole_checkpoint() checks the files of the checkpoints that it chooses.
+void check_rank_files(
+    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
+    Communicator& comm) {
+  comm.on_rank_0(
+      [&] {
+        for (const auto& [name, hash] : hashes) {
+          const std::string file = checkpoint + "/" + name;
+          parse_rank_file(read_file(file), file, hash);
+        }
+        return "";
+      },
+      "resume");
+}
+
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(
@@ -166,6 +182,9 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
+    if (path == config_.output.resume) {
+      check_rank_files(path, earlier.rank_hashes, comm_);
+    }
   });
   position = loaded.position;
   best = loaded.best;

@@ -131,21 +131,18 @@ class DamagedCheckpoint : public testing::Test {
     return bits_of(read_weights(path));
   }
 
-  // Returns all ways to load the checkpoint's current files into a run.
-  std::vector<std::function<std::string()>> ways(const std::string& file) const {
-    std::vector<std::function<std::string()>> all = {[this] { return resumed(path_); }};
-    if (file == kModelFile) {
-      all.emplace_back([this] { return evaluated(path_); });
-      all.emplace_back([this] { return begun_with(path_); });
-      all.emplace_back([this] { return begun_with(path_ + "/" + kModelFile); });
-    }
-    return all;
+  // Returns all ways to load the checkpoint's current files.
+  std::vector<std::function<std::string()>> ways() const {
+    return {
+        [this] { return resumed(path_); }, [this] { return evaluated(path_); },
+        [this] { return begun_with(path_); },
+        [this] { return begun_with(path_ + "/" + kModelFile); }};
   }
 
   // Expects that every way of reading `file` after `damage` fails or returns the saved
   // values.
   void expect_harmless(const std::string& file, const std::string& damage) {
-    const auto all = ways(file);
+    const auto all = ways();
     for (size_t i = 0; i < all.size(); ++i) {
       try {
         ASSERT_EQ(all[i](), whole_.at(i)) << file << " " << damage << ", way " << i;
@@ -171,7 +168,7 @@ class DamagedCheckpoint : public testing::Test {
   // Results of ways() without damage.
   std::vector<std::string> whole_ = [this] {
     std::vector<std::string> results;
-    for (const auto& way : ways(kModelFile)) {
+    for (const auto& way : ways()) {
       results.push_back(way());
     }
     return results;
@@ -195,7 +192,7 @@ TEST_F(DamagedCheckpoint, AnyBitOfAHeader) {
         return;
       }
     }
-    EXPECT_EQ(refused_, static_cast<int64_t>(bits * ways(file).size()));
+    EXPECT_EQ(refused_, static_cast<int64_t>(bits * ways().size()));
     refused_ = 0;
   }
   EXPECT_EQ(resumed(path_), whole_[0]);
@@ -212,7 +209,7 @@ TEST_F(DamagedCheckpoint, AnyBitOfTheValues) {
       refused_ = 0;
       flip(path, bit);
       expect_harmless(file, "bit " + std::to_string(bit));
-      ASSERT_EQ(refused_, static_cast<int64_t>(ways(file).size())) << file << bit;
+      ASSERT_EQ(refused_, static_cast<int64_t>(ways().size())) << file << bit;
       flip(path, bit);
     }
   }
@@ -226,7 +223,7 @@ TEST_F(DamagedCheckpoint, AnyOtherLength) {
       refused_ = 0;
       write(path, bytes.substr(0, size));
       expect_harmless(file, "cut to " + std::to_string(size));
-      ASSERT_EQ(refused_, static_cast<int64_t>(ways(file).size())) << file << size;
+      ASSERT_EQ(refused_, static_cast<int64_t>(ways().size())) << file << size;
       if (size % kSample == 0) {
         expect_gives_way("cut to " + std::to_string(size));
       }
@@ -234,9 +231,11 @@ TEST_F(DamagedCheckpoint, AnyOtherLength) {
     refused_ = 0;
     write(path, bytes + " ");
     expect_harmless(file, "with a byte more");
-    EXPECT_EQ(refused_, static_cast<int64_t>(ways(file).size()));
+    EXPECT_EQ(refused_, static_cast<int64_t>(ways().size()));
     remove_all(path);
     expect_error<DataError>([&] { resumed(path_); }, {"No such file"});
+    expect_error<DataError>([&] { evaluated(path_); }, {file});
+    expect_error<DataError>([&] { begun_with(path_); }, {file});
     expect_gives_way("missing");
     write(path, bytes);
   }
@@ -255,16 +254,28 @@ TEST_F(DamagedCheckpoint, FilesOfTwoCheckpoints) {
       if (its == bytes) {
         EXPECT_EQ(resumed(path_), whole_[0]);
       } else {
-        EXPECT_THAT(
-            error_of<DataError>([&] { resumed(path_); }),
-            testing::AnyOf(
-                HasSubstr("of two checkpoints"), HasSubstr("to another checkpoint")))
-            << other << file;
+        for (const auto& way : ways()) {
+          EXPECT_THAT(
+              error_of<DataError>(way),
+              testing::AnyOf(
+                  HasSubstr("of two checkpoints"), HasSubstr("to another checkpoint")))
+              << other << file;
+        }
         expect_gives_way(file + " of " + other);
       }
       write(path, bytes);
     }
   }
+}
+
+// A copy of only the model's file has no training state to compare.
+TEST_F(DamagedCheckpoint, TheModelAloneCanBeUsed) {
+  const auto alone = scratch_ / kModelFile;
+  write(alone, read_file(path_ + "/" + kModelFile));
+  EXPECT_EQ(evaluated(alone), evaluated(path_));
+  EXPECT_EQ(begun_with(alone), begun_with(path_));
+  expect_error<DataError>(
+      [&] { evaluated(scratch_.path()); }, {"training.safetensors' is missing"});
 }
 
 // Each other mark of tandem's files is enough to detect the missing hash.
@@ -277,7 +288,7 @@ TEST_F(DamagedCheckpoint, WithoutItsHash) {
       changed.replace(changed.find('"' + key + '"') + 1, 1, "_");
     }
     write(path, changed);
-    for (const auto& way : ways(kModelFile)) {
+    for (const auto& way : ways()) {
       expect_error<DataError>(way, {"hash is missing", "--init"});
     }
   }

@@ -6,16 +6,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/load_dataset.h"
+#include "tandem/train/checkpoint_model.h"
 #include "tandem/train/trainer.h"
 #include "tests/core/expect.h"
 #include "tests/data/some_samples.h"
@@ -118,6 +122,29 @@ TEST_F(RunOnFiles, IsNotEvaluatedOnChangedFilesUnlessDataNamesThem) {
   auto named = options(DataPart::test);
   named.data = scratch_ / "data";
   EXPECT_EQ(evaluate_checkpoint(run, named).count, 40);
+}
+
+// Each save removes the checkpoint before.
+TEST_F(RunOnFiles, IsEvaluatedWhileItSaves) {
+  const std::string run = scratch_ / "run";
+  auto content = read_checkpoint(
+      newest_checkpoint(run + "/checkpoints"), *make_single_communicator());
+  std::atomic<bool> ends{false};
+  std::thread saving([&] {
+    while (!ends) {
+      ++content.position.step;
+      content.best = {0.5, content.position.step, 0};
+      save_checkpoint(run + "/checkpoints", content, {1, true});
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_NO_THROW(
+        EXPECT_EQ(evaluate_checkpoint(run, options(DataPart::test)).count, 40));
+    EXPECT_NO_THROW((void)load_checkpoint_model(run));
+    EXPECT_NO_THROW((void)best_checkpoint(run));
+  }
+  ends = true;
+  saving.join();
 }
 
 }  // namespace tandem::evaluation_test
