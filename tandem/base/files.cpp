@@ -249,6 +249,14 @@ bool is_still_at(int fd, const std::string& path) {
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
+bool is_in_folder(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const auto trimmed = path.substr(0, path.find_last_not_of('/') + 1);
+  return !path.empty() &&
+         (fs::equivalent(parent_of(trimmed), folder, error) ||
+          fs::equivalent(fs::canonical(path, error).parent_path(), folder, error));
+}
+
 bool has_cache_directory() {
   return !get_env("XDG_CACHE_HOME").value_or("").empty() ||
          !get_env("HOME").value_or("").empty();

@@ -80,6 +80,10 @@ std::string make_private_directory();
 /// it.
 bool is_still_at(int fd, const std::string& path);
 
+/// Returns whether `path` is an entry of `folder`, in any spelling of both: relative,
+/// with slashes at the end, or through links.
+bool is_in_folder(const std::string& path, const std::string& folder);
+
 /// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem. Does not create the directory.
 /// Throws ConfigError if neither XDG_CACHE_HOME nor HOME is set.
 std::string cache_directory();

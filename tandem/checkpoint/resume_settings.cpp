@@ -43,7 +43,12 @@ std::string run_of(const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const std::string trimmed =
       checkpoint.substr(0, checkpoint.find_last_not_of('/') + 1);
-  const fs::path checkpoints = fs::path(trimmed).parent_path();
+  fs::path checkpoints = fs::path(trimmed).parent_path();
+  if (checkpoints.filename() != "checkpoints") {
+    // The path may be a link, or relative to a folder in the run.
+    std::error_code ignored;
+    checkpoints = fs::canonical(trimmed, ignored).parent_path();
+  }
   if (checkpoints.filename() != "checkpoints") {
     return "";
   }

@@ -88,7 +88,7 @@ void RunCheckpoints::lock() {
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
   const bool goes_on = config_.output.resume == "auto" || is_started_again() ||
-                       config_.output.resume.rfind(checkpoints + "/", 0) == 0;
+                       is_in_folder(config_.output.resume, checkpoints);
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
         "[train] '" + out +

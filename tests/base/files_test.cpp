@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tests/base/test_tools.h"
@@ -176,6 +178,25 @@ TEST(RemoveUnfinished, RemovesOnlyFilesOfAKilledWriter) {
   }
   remove_unfinished(path);
   EXPECT_EQ(list_directory(directory.path()), others);
+}
+
+TEST(IsInFolder, ComparesPlacesInsteadOfTexts) {
+  const Scratch directory;
+  const auto folder = directory / "run/checkpoints";
+  make_directories(folder + "/step-1");
+  make_directories(directory / "run/other/step-1");
+  std::filesystem::create_directory_symlink(directory / "run", directory / "link");
+  std::filesystem::create_directory_symlink("step-1", folder + "/best");
+  for (const auto& path :
+       {folder + "/step-1", folder + "/step-1//", folder + "/best",
+        directory / "run/./checkpoints/../checkpoints/step-1",
+        directory / "link/checkpoints/step-1"}) {
+    EXPECT_TRUE(is_in_folder(path, folder)) << path;
+    EXPECT_TRUE(is_in_folder(path, directory / "link//checkpoints/")) << path;
+  }
+  for (const auto& path : {directory / "run/other/step-1", folder, std::string()}) {
+    EXPECT_FALSE(is_in_folder(path, folder)) << path;
+  }
 }
 
 TEST(WriteAll, AdvisesToFreeSpaceOnAFullDisk) {
