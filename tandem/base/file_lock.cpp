@@ -74,10 +74,14 @@ FileLock::Result FileLock::try_lock() {
 }
 
 FileLock::~FileLock() {
-  if (file_) {
+  if (file_ && !is_lost()) {
     // Removes the file before unlocking it, so that a waiting process sees the removal.
     unlink(path_.c_str());
   }
+}
+
+bool FileLock::is_lost() const {
+  return file_ && !is_still_at(file_.fd(), path_);
 }
 
 std::string FileLock::holder() const {

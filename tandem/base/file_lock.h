@@ -10,9 +10,9 @@ namespace tandem {
 /// An exclusive lock between processes: the kernel's lock (flock) on a file. The file
 /// contains the name of the process that has the lock.
 ///
-/// If the object has the lock, its destructor removes the file. If the process is
-/// killed, the kernel releases the lock, and the remaining file has no effect. On NFS
-/// the lock works between hosts.
+/// If the object has the lock, its destructor removes the file, unless the path refers
+/// to another file by then. If the process is killed, the kernel releases the lock, and
+/// the remaining file has no effect. On NFS the lock works between hosts.
 class FileLock {
  public:
   /// Stores the path of the lock file. Call try_lock() to lock the file.
@@ -37,6 +37,10 @@ class FileLock {
   };
   /// Tries to lock the file, without waiting.
   Result try_lock();
+
+  /// Returns whether this object has locked a file to which the path no longer refers.
+  /// Another process can then lock the path.
+  bool is_lost() const;
 
   /// Returns the name of the process that has the lock, such as "process 7 on host
   /// NAME".

@@ -196,6 +196,17 @@ void make_directories(const std::string& path) {
   }
 }
 
+void make_subdirectory(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return;
+  }
+  if (mkdir(path.c_str(), 0777) != 0) {
+    fail_on_file("make the directory", path);
+  }
+  sync_directory(parent_of(path));
+}
+
 void remove_all(const std::string& path) {
   std::error_code ignored;
   fs::remove_all(path, ignored);

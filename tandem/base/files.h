@@ -51,6 +51,11 @@ void remove_unfinished(const std::string& path);
 /// its parent to disk. Throws DataError on failure.
 void make_directories(const std::string& path);
 
+/// Creates a directory whose parent exists, and flushes its entry in the parent to
+/// disk. Accepts an existing directory. Throws DataError on failure, also if `path` is
+/// a link.
+void make_subdirectory(const std::string& path);
+
 /// Flushes a directory to disk, so that renames in it survive a power failure. Does
 /// nothing if this user cannot read the directory or the file system cannot flush
 /// directories. Throws DataError if flushing fails.

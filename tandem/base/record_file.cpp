@@ -30,4 +30,8 @@ void RecordFile::append(const std::string& record) {
   }
 }
 
+bool RecordFile::is_lost() const {
+  return !is_still_at(file_.fd(), path_);
+}
+
 }  // namespace tandem

@@ -17,6 +17,10 @@ class RecordFile {
   /// record that was written completely.
   void append(const std::string& record);
 
+  /// Returns whether the path no longer refers to this file, because it was removed,
+  /// renamed or replaced.
+  bool is_lost() const;
+
  private:
   std::string path_;
   Descriptor file_;

@@ -353,14 +353,19 @@ std::string read_on_rank_0(const std::string& path, Communicator& comm) {
 
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
-    const KeptCheckpoints& kept) {
+    const KeptCheckpoints& kept, const std::function<void()>& check_run) {
   const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
-  make_directories(directory);
+  if (check_run) {
+    check_run();
+    make_subdirectory(directory);
+  } else {
+    make_directories(directory);
+  }
   restore_replaced(directory);
   remove_temporaries(directory);
-  make_directories(temporary);
+  make_subdirectory(temporary);
   try {
     CheckpointFiles files;
     files.model = {content.state.model, content.description};
@@ -375,9 +380,16 @@ std::string save_checkpoint(
     add_best(content.best, files.training.metadata);
     add_time(content.time, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
+    if (check_run) {
+      check_run();
+    }
     rename_over(temporary, path);
     sync_directory(directory);
   } catch (...) {
+    // If the folder of the run is lost, files are missing in the folder at its path.
+    if (check_run) {
+      check_run();
+    }
     remove_all(temporary);
     throw;
   }

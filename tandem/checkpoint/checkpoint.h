@@ -103,9 +103,12 @@ class ValuesNotFinite : public DataError {
 /// kept, and returns the path. Only rank 0 calls it, on any thread. Throws
 /// ValuesNotFinite if the model has values that are not finite, DataError for other
 /// errors. After an error, no older checkpoint is removed.
+///
+/// `check_run`, if it is not empty, throws if the directory's parent, the folder of a
+/// run, is lost (RunLock::check()). Missing parents are then not created.
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
-    const KeptCheckpoints& kept);
+    const KeptCheckpoints& kept, const std::function<void()>& check_run = {});
 
 /// Returns a checkpoint with all tensors of its two main files, in main memory. Rank 0
 /// reads the files and sends them to the other ranks, whose hosts need not have them.

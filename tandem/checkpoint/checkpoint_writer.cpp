@@ -110,14 +110,14 @@ void CheckpointWriter::prepare(const TrainingState& state) {
 
 void CheckpointWriter::start(
     const std::string& directory, CheckpointContent content,
-    const KeptCheckpoints& kept) {
+    const KeptCheckpoints& kept, std::function<void()> check_run) {
   prepare(content.state);
   content.state = copies_;
   step_ = content.position.step;
-  std::packaged_task<std::string()> task(
-      [directory, kept, content = std::move(content)] {
-        return save_checkpoint(directory, content, kept);
-      });
+  std::packaged_task<std::string()> task([directory, kept, content = std::move(content),
+                                          check_run = std::move(check_run)] {
+    return save_checkpoint(directory, content, kept, check_run);
+  });
   path_ = task.get_future();
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -43,10 +44,11 @@ class CheckpointWriter {
   void prepare(const TrainingState& state);
 
   /// Copies the tensors of `content` and starts save_checkpoint(). Before this call,
-  /// poll() or wait() must have returned the outcome of the previous save.
+  /// poll() or wait() must have returned the outcome of the previous save. `check_run`
+  /// is called on the thread (save_checkpoint()).
   void start(
       const std::string& directory, CheckpointContent content,
-      const KeptCheckpoints& kept);
+      const KeptCheckpoints& kept, std::function<void()> check_run = {});
 
   /// Returns the outcome of the last save, only once. While the save is in progress,
   /// poll() returns nullopt, and wait() waits for its end. Without a save, or after the

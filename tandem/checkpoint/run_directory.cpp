@@ -112,12 +112,15 @@ std::string environment_json() {
 
 RunDirectory::RunDirectory(
     const std::string& path, const RunConfig& config,
-    std::optional<int64_t> resumed_step)
-    : path_(path), step_(resumed_step.value_or(0)) {
+    std::optional<int64_t> resumed_step, const RunLock* lock)
+    : path_(path), lock_(lock), step_(resumed_step.value_or(0)) {
   if (path_.empty()) {
     return;
   }
-  make_directories(path_);
+  if (lock_ == nullptr) {
+    make_directories(path_);
+  }
+  check_lock();
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
         "network.pt2", "network.pt"}) {
@@ -142,8 +145,21 @@ RunDirectory::RunDirectory(
   }
 }
 
+void RunDirectory::check_lock() const {
+  if (lock_ != nullptr) {
+    lock_->check();
+  }
+}
+
 void RunDirectory::append(const std::string& line) {
   if (metrics_) {
+    check_lock();
+    if (metrics_->is_lost()) {
+      throw DataError(
+          "[train] '" + path_ +
+          "/metrics.jsonl' was removed or replaced during the run, expected the run's "
+          "own file; leave it in place, and continue with --resume auto");
+    }
     metrics_->append(line + "\n");
   }
 }
@@ -277,6 +293,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["mean_save_pause_ms"] = summary.mean_save_pause_ms;
   json["longest_save_pause_ms"] = summary.longest_save_pause_ms;
   json["parameters_sha256"] = summary.parameters_sha256;
+  check_lock();
   replace_file(path_ + "/summary.json", json.dump(2) + "\n");
 }
 
@@ -284,7 +301,9 @@ std::string RunDirectory::checkpoints() const {
   return path_.empty() ? "" : path_ + "/checkpoints";
 }
 
-RunLock::RunLock(const std::string& directory) : lock_(directory + "/run.lock") {
+RunLock::RunLock(const std::string& directory)
+    : folder_(directory), lock_(directory + "/run.lock") {
+  folder_.hold();
   for (int i = 0; i < kTries; ++i) {
     switch (lock_.try_lock()) {
       case FileLock::Result::locked:
@@ -303,6 +322,13 @@ RunLock::RunLock(const std::string& directory) : lock_(directory + "/run.lock") 
   throw ConfigError(
       "[train] another run writes to '" + directory + "': " + lock_.holder() +
       "; wait for its end, stop it, or choose another --out");
+}
+
+void RunLock::check() const {
+  folder_.check();
+  if (lock_.is_lost()) {
+    fail_folder_lost(folder_.path(), "lost its run.lock");
+  }
 }
 
 void check_own_directory(const std::string& directory) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/file_lock.h"
+#include "tandem/base/held_folder.h"
 #include "tandem/base/record_file.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/communicator.h"
@@ -126,6 +127,29 @@ struct Summary {
   std::map<std::string, std::vector<double>> measurements;
 };
 
+/// Lock that prevents two runs from writing to the same directory, because they would
+/// remove each other's unfinished checkpoints. Only rank 0 of a run locks the
+/// directory, so a run never blocks itself.
+///
+/// The lock is a FileLock on DIRECTORY/run.lock. If the directory cannot be written, or
+/// its file system has no locks, the run continues without a lock.
+class RunLock {
+ public:
+  /// Locks `directory`. If another process holds the lock, waits up to two seconds,
+  /// because that process may be about to exit. Then throws ConfigError, with the id
+  /// and host of that process.
+  [[nodiscard]] explicit RunLock(const std::string& directory);
+
+  /// Throws FolderLost if the directory or its lock file was removed, renamed or
+  /// replaced, since another run may use the path. Call it before each write.
+  /// Thread-safe.
+  void check() const;
+
+ private:
+  HeldFolder folder_;
+  FileLock lock_;
+};
+
 /// Writes the files of a run except its checkpoints: config.toml, environment.json,
 /// metrics.jsonl, summary.json, and a copy of a network file (network_file.h). With
 /// config.output.tensorboard, also writes tensorboard/, an event file with the numbers
@@ -136,11 +160,13 @@ class RunDirectory {
   /// Creates the directory and writes config.toml, environment.json and the copy of the
   /// network file. `resumed_step` is the step from which the run resumes, or nullopt
   /// for a new run. A resumed run keeps the metrics up to this step, and starts a new
-  /// event file. Removes unfinished files of a killed run. Throws DataError if a file
-  /// cannot be written, except for the event file.
+  /// event file. Removes unfinished files of a killed run. `lock`, if it is not null,
+  /// is the lock of the directory. It must outlive this object, which checks it before
+  /// each write. Throws DataError if a file cannot be written, except for the event
+  /// file. This and the other functions throw FolderLost if the directory is lost.
   RunDirectory(
       const std::string& path, const RunConfig& config,
-      std::optional<int64_t> resumed_step);
+      std::optional<int64_t> resumed_step, const RunLock* lock = nullptr);
 
   /// Appends a line to metrics.jsonl, and its numbers to the event file. If the event
   /// file cannot be written, warns, and the run continues without it.
@@ -169,7 +195,10 @@ class RunDirectory {
   // Calls `write`. If it fails, ends the event file.
   void write_events(const std::function<void()>& write);
 
+  void check_lock() const;
+
   std::string path_;
+  const RunLock* lock_;
   std::optional<RecordFile> metrics_;
   std::optional<EventFile> events_;
   // Step of the last report.
@@ -179,23 +208,6 @@ class RunDirectory {
 /// Returns, as JSON, the current time in UTC and a description of this machine: CPU,
 /// instruction sets, threads, versions.
 std::string environment_json();
-
-/// Lock that prevents two runs from writing to the same directory, because they would
-/// remove each other's unfinished checkpoints. Only rank 0 of a run locks the
-/// directory, so a run never blocks itself.
-///
-/// The lock is a FileLock on DIRECTORY/run.lock. If the directory cannot be written, or
-/// its file system has no locks, the run continues without a lock.
-class RunLock {
- public:
-  /// Locks `directory`. If another process holds the lock, waits up to two seconds,
-  /// because that process may be about to exit. Then throws ConfigError, with the id
-  /// and host of that process.
-  [[nodiscard]] explicit RunLock(const std::string& directory);
-
- private:
-  FileLock lock_;
-};
 
 /// Throws ConfigError if `directory` is a symbolic link or belongs to another user, who
 /// could make the run write or remove files of this user. A missing directory is

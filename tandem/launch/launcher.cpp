@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/held_folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
@@ -148,7 +149,16 @@ HostEnding run_attempt(
 
 // Starts the ranks until they must not start again. Returns how they ended.
 HostEnding run_attempts(
-    const LaunchOptions& options, const TokenFile* token, LogDirectory* logs) {
+    LaunchOptions options, const TokenFile* token, LogDirectory* logs) {
+  // The ranks of a later attempt cannot see that the folder is another one.
+  HeldFolder folder(options.node_rank == 0 ? options.out : "");
+  folder.hold();
+  options.while_running = [&folder, before = std::move(options.while_running)] {
+    folder.hold();
+    if (before) {
+      before();
+    }
+  };
   Restarts restarts(options.max_restarts);
   HostChanges changes;
   // Serves until the run ends, so the port stays open while the ranks start again.
@@ -165,6 +175,7 @@ HostEnding run_attempts(
         return ending;
       }
       log_warning(ending.reason);
+      folder.check();
     }
   } catch (const Error& error) {
     // The run can continue from the checkpoints of earlier attempts.

@@ -97,6 +97,12 @@ void RunCheckpoints::lock() {
   }
 }
 
+void RunCheckpoints::check_folder() const {
+  if (lock_ != nullptr) {
+    lock_->check();
+  }
+}
+
 std::string RunCheckpoints::newest() {
   writer_.wait();
   const std::string& out = config_.output.out;
@@ -239,7 +245,8 @@ void RunCheckpoints::save(
   const auto& output = config_.output;
   told_ = told;
   writer_.start(
-      directory, std::move(whole), {output.keep_checkpoints, output.keep_best});
+      directory, std::move(whole), {output.keep_checkpoints, output.keep_best},
+      [this] { check_folder(); });
 }
 
 void RunCheckpoints::poll() {
@@ -285,6 +292,8 @@ void RunCheckpoints::note(const std::optional<SaveOutcome>& outcome) {
   try {
     std::rethrow_exception(failed_);
   } catch (const ValuesNotFinite&) {
+    throw;
+  } catch (const FolderLost&) {
     throw;
   } catch (const std::exception&) {
     if (config_.output.on_save_error == OnSaveError::stop) {

@@ -25,8 +25,8 @@ namespace tandem {
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
 /// If a save fails, the next call of save(), poll() or finish() throws DataError on
 /// rank 0. With on_save_error = warn, save() and poll() warn instead, and finish()
-/// throws only if the last save failed. ValuesNotFinite is thrown with every setting of
-/// on_save_error.
+/// throws only if the last save failed. ValuesNotFinite and FolderLost are thrown with
+/// every setting of on_save_error.
 class RunCheckpoints {
  public:
   RunCheckpoints(
@@ -45,6 +45,16 @@ class RunCheckpoints {
   /// DataError if the directory cannot be created; otherwise throws the errors of
   /// directory().
   void make_directory();
+
+  /// Throws FolderLost if the directory was removed, renamed or replaced since
+  /// directory() or make_directory() locked it. Not collective, and only rank 0 throws.
+  void check_folder() const;
+
+  /// Returns the lock of the directory; null before the directory is locked, and on
+  /// other ranks.
+  const RunLock* lock_of_directory() const {
+    return lock_.get();
+  }
 
   /// Returns the path of the run's newest checkpoint, the same on all ranks; "" if
   /// there is no checkpoint. Waits for a save in progress and ignores its failure.

@@ -101,6 +101,7 @@ class TrainingRun {
       test = evaluate_now(data_.test);
     }
     if (position_.step > first_step_) {
+      checkpoints_.check_folder();
       trace_.write();
     }
     return make_summary(test);
@@ -178,7 +179,8 @@ class TrainingRun {
     }
     directory_ = std::make_unique<RunDirectory>(
         looks_on ? "" : out, config_,
-        resumed ? std::optional(position_.step) : std::nullopt);
+        resumed ? std::optional(position_.step) : std::nullopt,
+        checkpoints_.lock_of_directory());
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
       leave_later_checkpoints(directory_->checkpoints(), position_.step);

@@ -1,5 +1,6 @@
 #include "tandem/checkpoint/run_directory.h"
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -75,6 +77,114 @@ TEST_F(RunLocks, EndWithAKilledProcess) {
   EXPECT_THAT(list_directory(out_.path()), IsEmpty());
   close(ready[0]);
   close(ready[1]);
+}
+
+// The folder of a run, which another process changes.
+class LostFolder : public testing::Test {
+ protected:
+  LostFolder() {
+    make_directories(out_);
+    lock_ = std::make_unique<RunLock>(out_ + "/");
+  }
+
+  std::string error() const {
+    return error_of<FolderLost>([&] { lock_->check(); });
+  }
+
+  const Scratch scratch_;
+  const std::string out_ = scratch_ / "run";
+  const std::string moved_ = scratch_ / "moved";
+  std::unique_ptr<RunLock> lock_;
+};
+
+TEST_F(LostFolder, IsNoticedIfItWasRemoved) {
+  EXPECT_NO_THROW(lock_->check());
+  remove_all(out_);
+  expect_parts(
+      error(),
+      {"[train] '" + out_ + "' was removed or renamed during the run", "--out"});
+}
+
+TEST_F(LostFolder, IsNoticedIfItWasRenamedUntilItIsBack) {
+  std::filesystem::rename(out_, moved_);
+  expect_parts(error(), {"was removed or renamed"});
+  std::filesystem::create_directory_symlink(moved_, out_);
+  expect_parts(error(), {"is another folder now"});
+  std::filesystem::remove(out_);
+  std::filesystem::rename(moved_, out_);
+  EXPECT_NO_THROW(lock_->check());
+}
+
+TEST_F(LostFolder, OfAnotherRunKeepsTheLockOfThatRun) {
+  std::filesystem::rename(out_, moved_);
+  make_directories(out_);
+  const RunLock other(out_);
+  expect_parts(error(), {"is another folder now"});
+  lock_.reset();
+  EXPECT_NO_THROW(other.check());
+}
+
+TEST_F(LostFolder, IsNoticedIfOnlyTheLockFileWasRemoved) {
+  remove_all(out_ + "/run.lock");
+  expect_parts(error(), {out_, "run.lock"});
+}
+
+TEST_F(LostFolder, IsNeitherWrittenNorMadeAgain) {
+  RunDirectory directory(out_, RunConfig(), std::nullopt, lock_.get());
+  directory.note_resume({}, 0, 0);
+  CheckpointContent content;
+  content.state.model = {{"weight", at::zeros({3})}};
+  const auto save = [&] {
+    save_checkpoint(directory.checkpoints(), content, {}, [&] { lock_->check(); });
+  };
+  save();
+  std::filesystem::rename(out_, moved_);
+  for (const bool is_replaced : {false, true}) {
+    if (is_replaced) {
+      make_directories(out_);
+    }
+    EXPECT_THROW(save(), FolderLost);
+    EXPECT_THROW(directory.note_resume({}, 0, 0), FolderLost);
+    EXPECT_THROW(directory.finish({}, {}), FolderLost);
+    EXPECT_THROW(
+        RunDirectory(out_, RunConfig(), std::nullopt, lock_.get()), FolderLost);
+    EXPECT_EQ(file_exists(out_), is_replaced);
+  }
+  EXPECT_THAT(list_directory(out_), IsEmpty());
+}
+
+TEST_F(LostFolder, EndsASaveThatHasBegun) {
+  CheckpointContent content;
+  content.state.model = {{"weight", at::zeros({3})}};
+  int checks = 0;
+  const auto check = [&] {
+    if (++checks == 2) {
+      std::filesystem::rename(out_, moved_);
+      make_directories(out_ + "/checkpoints");
+    }
+    lock_->check();
+  };
+  EXPECT_THROW(save_checkpoint(out_ + "/checkpoints", content, {}, check), FolderLost);
+  EXPECT_THAT(list_directory(out_ + "/checkpoints"), IsEmpty());
+}
+
+TEST_F(LostFolder, OfCheckpointsIsNotReplacedByALink) {
+  CheckpointContent content;
+  content.state.model = {{"weight", at::zeros({3})}};
+  make_directories(moved_);
+  std::filesystem::create_directory_symlink(moved_, out_ + "/checkpoints");
+  const auto check = [&] { lock_->check(); };
+  expect_error<DataError>(
+      [&] { save_checkpoint(out_ + "/checkpoints", content, {}, check); },
+      {out_ + "/checkpoints"});
+  EXPECT_THAT(list_directory(moved_), IsEmpty());
+}
+
+TEST_F(LostFolder, CanBeTheMetricsOnly) {
+  RunDirectory directory(out_, RunConfig(), std::nullopt, lock_.get());
+  remove_all(out_ + "/metrics.jsonl");
+  expect_error<DataError>(
+      [&] { directory.note_resume({}, 0, 0); }, {"metrics.jsonl' was removed"});
 }
 
 }  // namespace tandem::run_lock_test

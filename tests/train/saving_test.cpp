@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -54,6 +56,55 @@ TEST(OnSaveError, ValuesThatAreNotFiniteEndTheRunDespiteWarn) {
         list_directory(scratch / "run/checkpoints"),
         std::vector<std::string>{"step-00000002"});
   }
+}
+
+// Renames the run's folder after the first checkpoint.
+class Renames : public Observer {
+ public:
+  explicit Renames(std::string out) : out_(std::move(out)) {}
+  void on_checkpoint(const std::string& /*path*/) override {
+    std::filesystem::rename(out_, out_ + "-old");
+  }
+
+ private:
+  std::string out_;
+};
+
+TEST(OnSaveError, ALostFolderEndsTheRunDespiteWarn) {
+  const Scratch scratch;
+  RunConfig config = small_config();
+  config.ranks.nproc = 1;
+  config.output.out = scratch / "run";
+  config.output.checkpoint_every = 2;
+  config.output.on_save_error = OnSaveError::warn;
+  const DatasetSplits data{noise_images(64), noise_images(10)};
+  const auto comm = make_single_communicator();
+  Renames observer(config.output.out);
+  CustomParts own;
+  own.observer = &observer;
+  testing::internal::CaptureStdout();
+  const auto error =
+      error_of<FolderLost>([&] { train(config, data, *comm, std::move(own)); });
+  testing::internal::GetCapturedStdout();
+  EXPECT_THAT(error, HasSubstr("/run' was removed or renamed"));
+  EXPECT_EQ(list_directory(scratch.path()), std::vector<std::string>{"run-old"});
+}
+
+TEST(Resume, AcceptsEverySpellingOfAPath) {
+  const Scratch scratch;
+  RunConfig config = small_config();
+  config.output.out = scratch / "run";
+  config.output.keep_checkpoints = 0;
+  config.output.checkpoint_every = 2;
+  run(config);
+  const auto folder = std::filesystem::current_path();
+  std::filesystem::current_path(scratch / "run/checkpoints/step-00000002");
+  config.output.resume = ".";
+  config.output.out = scratch / "run/../run//";
+  testing::internal::CaptureStderr();
+  run(config);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("at step 2"));
+  std::filesystem::current_path(folder);
 }
 
 TEST(SavePauses, AreInTheSummaryOfARunThatSaves) {
