@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,11 @@ constexpr size_t kLongestName = 1000;
 
 [[noreturn]] void fail_lock(const std::string& path, const std::string& reason) {
   throw DataError("[files] cannot lock '" + path + "': " + reason);
+}
+
+bool has_other_names(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && info.st_nlink > 1;
 }
 
 }  // namespace
@@ -56,7 +62,13 @@ FileLock::Result FileLock::try_lock() {
     return Result::no_file;
   }
   const int reason = flock(file.fd(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  if (reason == 0 && is_still_at(file.fd(), path_)) {
+  const bool is_ours = reason == 0 && is_still_at(file.fd(), path_);
+  if (is_ours && has_other_names(file.fd())) {
+    // The file would be overwritten under its other names too.
+    unlink(path_.c_str());
+    return Result::taken;
+  }
+  if (is_ours) {
     const auto name = fmt::format("process {} on host {}", getpid(), host_name());
     [[maybe_unused]] const int cut = ftruncate(file.fd(), 0);
     [[maybe_unused]] const auto written = write(file.fd(), name.data(), name.size());

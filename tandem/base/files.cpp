@@ -14,6 +14,7 @@
 #include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -165,7 +166,8 @@ void remove_unfinished(const std::string& path) {
   const std::string parent = parent_of(path);
   const std::string prefix = fs::path(path).filename().string() + kTemporary;
   for (const auto& name : list_directory(parent)) {
-    if (name.rfind(prefix, 0) == 0) {
+    if (name.rfind(prefix, 0) == 0 &&
+        parse_number<uint32_t>(name.substr(prefix.size()))) {
       unlink((parent + "/" + name).c_str());
     }
   }

@@ -66,13 +66,37 @@ std::string with_prefix(const std::string& prefix, const std::string& path) {
   return path.substr(0, slash) + prefix + path.substr(slash);
 }
 
+bool has_prefix(const std::string& name, const char* prefix) {
+  return name.rfind(prefix, 0) == 0;
+}
+
+// Returns the name without a prefix that it may have.
+std::string without_prefix(const std::string& name, const char* prefix) {
+  return has_prefix(name, prefix) ? name.substr(std::strlen(prefix)) : name;
+}
+
+// Returns whether rename_over() makes this name. A user's own names stay.
+bool is_replaced_name(const std::string& name) {
+  const auto place = without_prefix(name, kReplaced);
+  return place != name &&
+         is_checkpoint_name(without_prefix(without_prefix(place, kDamaged), kLeft));
+}
+
+// Returns whether a save makes this name for an unfinished directory or link, or for a
+// checkpoint that it removes.
+bool is_temporary_name(const std::string& name) {
+  const auto rest = without_prefix(name, kTemporary);
+  return rest != name &&
+         (parse_number<uint32_t>(rest) || rest == "best" || is_checkpoint_name(rest));
+}
+
 // Restores checkpoints that rename_over() has renamed but not yet replaced.
 void restore_replaced(const std::string& directory) {
   for (const auto& name : file_exists(directory) ? list_directory(directory)
                                                  : std::vector<std::string>()) {
-    if (name.rfind(kReplaced, 0) == 0) {
+    if (is_replaced_name(name)) {
       const std::string replaced = directory + "/" + name;
-      const std::string place = directory + "/" + name.substr(std::strlen(kReplaced));
+      const std::string place = directory + "/" + without_prefix(name, kReplaced);
       if (file_exists(place)) {
         remove_all(replaced);
       } else {
@@ -116,7 +140,7 @@ void set_aside(const std::string& path, const std::string& prefix) {
 // Removes unfinished checkpoints, which a killed run may have left.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
-    if (name.rfind(kTemporary, 0) == 0) {
+    if (is_temporary_name(name)) {
       remove_all(directory + "/" + name);
     }
   }

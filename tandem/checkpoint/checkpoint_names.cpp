@@ -41,6 +41,10 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& directory) {
   return found;
 }
 
+bool is_checkpoint_name(const std::string& name) {
+  return step_of(name) >= 0;
+}
+
 std::string newest_checkpoint(const std::string& directory) {
   const auto all = checkpoints_in(directory);
   return all.empty() ? "" : all.rbegin()->second;

@@ -17,6 +17,9 @@ std::string checkpoint_path(const std::string& directory, int64_t step);
 /// copies, are ignored. Throws DataError if the directory exists but cannot be read.
 std::map<int64_t, std::string> checkpoints_in(const std::string& directory);
 
+/// Returns whether a name is that of a checkpoint.
+bool is_checkpoint_name(const std::string& name);
+
 /// Returns the path of the newest checkpoint in a directory; "" if there is no
 /// checkpoint.
 std::string newest_checkpoint(const std::string& directory);

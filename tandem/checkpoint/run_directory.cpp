@@ -84,6 +84,27 @@ std::string lines_until(int64_t step, const std::string& metrics) {
   return kept;
 }
 
+constexpr const char* kOwnFiles[] = {"config.toml",   "environment.json",
+                                     "metrics.jsonl", "summary.json",
+                                     "network.pt2",   "network.pt"};
+constexpr const char* kOwnFolders[] = {"checkpoints", "tensorboard", "trace"};
+
+const char* kind_of_entry(mode_t mode) {
+  return S_ISLNK(mode)   ? "a symbolic link"
+         : S_ISDIR(mode) ? "a folder"
+         : S_ISREG(mode) ? "a regular file"
+                         : "a special file";
+}
+
+void check_entry(const std::string& path, mode_t wanted) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0 && (info.st_mode & S_IFMT) != wanted) {
+    throw ConfigError(fmt::format(
+        "[train] '{}' is {}, expected {}; remove it, or choose another --out", path,
+        kind_of_entry(info.st_mode), kind_of_entry(wanted)));
+  }
+}
+
 constexpr std::chrono::milliseconds kBetweenTries(50);
 constexpr int kTries = 40;
 
@@ -121,9 +142,7 @@ RunDirectory::RunDirectory(
     make_directories(path_);
   }
   check_lock();
-  for (const char* name :
-       {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
-        "network.pt2", "network.pt"}) {
+  for (const char* name : kOwnFiles) {
     remove_unfinished(path_ + "/" + name);
   }
   // Called before config.toml is replaced, because the config.toml of a resumed run
@@ -137,7 +156,11 @@ RunDirectory::RunDirectory(
   if (resumed_step && file_exists(metrics)) {
     replace_file(metrics, lines_until(*resumed_step, read_file(metrics)));
   }
-  metrics_.emplace(metrics, resumed_step ? O_APPEND : O_TRUNC);
+  if (!resumed_step) {
+    // O_TRUNC alone would empty a file that has another name elsewhere.
+    remove_all(metrics);
+  }
+  metrics_.emplace(metrics, O_NOFOLLOW | (resumed_step ? O_APPEND : O_TRUNC));
   if (config.output.tensorboard) {
     write_events([&] {
       events_.emplace(path_ + "/tensorboard", resumed_step ? *resumed_step + 1 : 0);
@@ -348,6 +371,16 @@ void check_own_directory(const std::string& directory) {
         "[train] '{}' belongs to user {}, expected user {}; set --out to your own "
         "folder",
         path, info.st_uid, geteuid()));
+  }
+}
+
+void check_own_entries(const std::string& directory) {
+  check_entry(directory + "/run.lock", S_IFREG);
+  for (const char* name : kOwnFiles) {
+    check_entry(directory + "/" + name, S_IFREG);
+  }
+  for (const char* name : kOwnFolders) {
+    check_entry(directory + "/" + name, S_IFDIR);
   }
 }
 

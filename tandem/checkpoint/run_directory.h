@@ -214,4 +214,9 @@ std::string environment_json();
 /// accepted.
 void check_own_directory(const std::string& directory);
 
+/// Throws ConfigError if an entry of `directory` that a run writes is a symbolic link,
+/// or not a file or a folder as expected: a stranger's link would make the run change
+/// other files of this user.
+void check_own_entries(const std::string& directory);
+
 }  // namespace tandem

@@ -85,6 +85,7 @@ void RunCheckpoints::make_directory() {
 // earlier run's checkpoints.
 void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
+  check_own_entries(out);
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
   const bool goes_on = config_.output.resume == "auto" || is_started_again() ||

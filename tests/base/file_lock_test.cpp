@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -93,6 +94,14 @@ TEST(FileLock, TimesOutAndNamesTheHolder) {
       [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); },
       {"process " + std::to_string(getpid()) + " on host ", "for 0.05 s",
        "--timeout-seconds"});
+}
+
+TEST(FileLock, LeavesAFileWithAnotherNameUnchanged) {
+  const Scratch directory;
+  replace_file(directory / "keys", "secret");
+  std::filesystem::create_hard_link(directory / "keys", directory / "lock");
+  const FileLock lock(directory / "lock", kLong);
+  EXPECT_EQ(read_file(directory / "keys"), "secret");
 }
 
 }  // namespace tandem::file_lock_test

@@ -172,7 +172,8 @@ TEST(RemoveUnfinished, RemovesOnlyFilesOfAKilledWriter) {
     return 1;
   });
   ASSERT_EQ(list_directory(directory.path()).size(), 1u);
-  const std::vector<std::string> others = {"x", "x.1", "x.tmp", "xy.tmp-1"};
+  const std::vector<std::string> others = {
+      "x", "x.1", "x.tmp", "x.tmp-1 copy", "x.tmp-mine", "xy.tmp-1"};
   for (const auto& name : others) {
     replace_file(directory / name, name);
   }

@@ -178,6 +178,23 @@ TEST_F(Checkpoints, RemoveUnfinishedFilesOfAKilledWriter) {
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
+TEST_F(Checkpoints, LeaveNamesOfTheUser) {
+  const std::vector<std::string> others = {
+      "replaced-old", "replaced-step-9.bak", "tmp-1-mine", "tmp-important"};
+  for (const auto& name : others) {
+    make_directories(directory_ + "/" + name);
+  }
+  for (const char* name : {"/tmp-123", "/tmp-step-00000007"}) {
+    make_directories(directory_ + name);
+  }
+  save(9, 1);
+  leave_later_checkpoints(directory_, 9);
+  EXPECT_EQ(
+      names(), (std::vector<std::string>{
+                   "replaced-old", "replaced-step-9.bak", "step-00000009", "tmp-1-mine",
+                   "tmp-important"}));
+}
+
 TEST_F(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   save(9, 1);
   expect_error<DataError>(

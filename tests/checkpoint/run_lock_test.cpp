@@ -79,6 +79,40 @@ TEST_F(RunLocks, EndWithAKilledProcess) {
   close(ready[1]);
 }
 
+TEST(OwnEntries, AreNeverLinks) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  make_directories(out);
+  EXPECT_NO_THROW(check_own_entries(out));
+  for (const char* name :
+       {"run.lock", "config.toml", "environment.json", "metrics.jsonl", "summary.json",
+        "network.pt", "network.pt2", "checkpoints", "tensorboard", "trace"}) {
+    const auto entry = out + "/" + name;
+    for (const auto& target : {scratch / "missing", scratch.path()}) {
+      std::filesystem::create_symlink(target, entry);
+      expect_error<ConfigError>(
+          [&] { check_own_entries(out); },
+          {"[train] '" + entry + "' is a symbolic link, expected a", "--out"});
+      std::filesystem::remove(entry);
+    }
+    ASSERT_EQ(mkfifo(entry.c_str(), 0600), 0);
+    expect_error<ConfigError>([&] { check_own_entries(out); }, {entry, "special file"});
+    std::filesystem::remove(entry);
+  }
+}
+
+TEST(OwnEntries, AreNotWrittenUnderOtherNames) {
+  const Scratch scratch;
+  replace_file(scratch / "keys", "secret");
+  for (const char* name : {"/metrics.jsonl", "/config.toml", "/summary.json"}) {
+    std::filesystem::create_hard_link(scratch / "keys", scratch.path() + name);
+  }
+  RunDirectory directory(scratch.path(), RunConfig(), std::nullopt);
+  directory.note_resume({}, 0, 0);
+  directory.finish({}, {});
+  EXPECT_EQ(read_file(scratch / "keys"), "secret");
+}
+
 // The folder of a run, which another process changes.
 class LostFolder : public testing::Test {
  protected:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/comm/exchange.h"
 
 namespace tandem {
@@ -105,11 +106,20 @@ int64_t origin_ns(const Trace& trace) {
          trace.now_ns();
 }
 
+// Returns whether a name is that of a trace of write_trace_files().
+bool is_trace(const std::string& name) {
+  const std::string start = "rank-";
+  const std::string end = ".json";
+  return name.rfind(start, 0) == 0 && ends_with(name, end) &&
+         parse_number<uint32_t>(
+             name.substr(start.size(), name.size() - start.size() - end.size()));
+}
+
 // Removes the files of an earlier run, which may have had more ranks.
 void prepare_directory(const std::string& directory) {
   make_directories(directory);
   for (const auto& name : list_directory(directory)) {
-    if (name.rfind("rank-", 0) == 0) {
+    if (is_trace(name)) {
       remove_all(directory + "/" + name);
     }
   }
