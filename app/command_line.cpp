@@ -164,9 +164,8 @@ void add_network_file(CLI::App& app, std::string& path) {
 void add_trust(CLI::App& app, bool& trusts) {
   app.add_flag(
       "--trust", trusts,
-      "run the code of a TorchScript file (.pt) that a recipe or the folder of a run "
-      "or "
-      "checkpoint names (default: only that of a file named by --model)");
+      "run the code of TorchScript (.pt) that a recipe or the folder of a run or "
+      "checkpoint names (default: only code of a file that --model names)");
 }
 
 }  // namespace tandem::app

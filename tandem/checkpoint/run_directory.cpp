@@ -157,10 +157,10 @@ RunDirectory::RunDirectory(
     replace_file(metrics, lines_until(*resumed_step, read_file(metrics)));
   }
   if (!resumed_step) {
-    // O_TRUNC would empty a file that has another name elsewhere.
+    // O_TRUNC alone would empty a file that has another name elsewhere.
     remove_all(metrics);
   }
-  metrics_.emplace(metrics, O_APPEND | O_NOFOLLOW);
+  metrics_.emplace(metrics, O_NOFOLLOW | (resumed_step ? O_APPEND : O_TRUNC));
   if (config.output.tensorboard) {
     write_events([&] {
       events_.emplace(path_ + "/tensorboard", resumed_step ? *resumed_step + 1 : 0);

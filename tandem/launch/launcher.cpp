@@ -153,6 +153,7 @@ HostEnding run_attempts(
     LaunchOptions options, const TokenFile* token, LogDirectory* logs) {
   // The ranks of a later attempt cannot see that the folder is another one.
   HeldFolder folder(options.node_rank == 0 ? options.out : "");
+  folder.hold();
   options.while_running = [&folder, before = std::move(options.while_running)] {
     folder.hold();
     if (before) {

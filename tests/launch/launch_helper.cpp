@@ -55,6 +55,8 @@ int launch_with(const Words& words) {
       {"--master-port", [&] { options.master_port = std::stoi(next()); }},
       {"--master-addr", [&] { options.master_addr = next(); }},
       {"--token-file", [&] { options.token.file = next(); }},
+      {"--max-restarts", [&] { options.max_restarts = std::stoi(next()); }},
+      {"--out", [&] { options.out = next(); }},
       {"--insecure", [&] { options.token.insecure = true; }},
       {"--grace", [&] { options.grace_seconds = std::stod(next()); }},
       {"--timeout", [&] { options.timeout_seconds = std::stod(next()); }},

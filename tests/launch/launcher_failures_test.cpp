@@ -44,6 +44,18 @@ TEST_P(Launch, ReportsTheTextOfAnExceptionThatNothingCatches) {
   expect_exit(result, 1, {"rank 1 failed: no such file"});
 }
 
+// The ranks of a new attempt would use the other folder.
+TEST_P(Launch, DoesNotStartRanksAgainInAnotherFolder) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  make_directories(out);
+  const auto result = run_launcher(
+      {"--max-restarts", "2", "--out", out},
+      "echo >> $DIR/starts; mv " + out + " " + out + "-old; mkdir " + out + "; exit 1");
+  expect_exit(result, 2, {"'" + out + "' is another folder now"});
+  EXPECT_EQ(read_file(directory_ / "starts"), "\n");
+}
+
 // Rank 0 ends first, but only because rank 1 has failed.
 TEST_P(Launch, DistinguishesAnExceptionFromItsConsequences) {
   const auto result = run_launcher(
