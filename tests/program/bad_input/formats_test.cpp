@@ -126,7 +126,7 @@ TEST(ImageCache, OfAnotherVersionIsReplaced) {
     file = name.find('.') == std::string::npos ? folder + name : file;
   }
   const auto cache = stage.read(file);
-  stage.exchange(file, "tandem images 1", "tandem images 0");
+  stage.exchange(file, "tandem images 2", "tandem images 0");
   EXPECT_THAT(messages_with_cache(stage), HasSubstr("decoding 10 images"));
   EXPECT_EQ(stage.read(file) == cache, true);
   EXPECT_THAT(messages_with_cache(stage), testing::Not(HasSubstr("decoding")));
