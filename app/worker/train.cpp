@@ -139,8 +139,8 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
 }  // namespace
 
 int work_train(const Arguments& arguments) {
-  catch_signals();
   return run_as_rank([&] {
+    catch_signals();
     TrainExtras extras;
     const RunConfig config = parse_train_arguments(arguments, &extras);
     ignore_closed_readers();

@@ -69,7 +69,7 @@ void start_receiver() {
     } catch (const std::system_error& error) {
       throw Error(
           "[signals] cannot start the thread that receives signals: " +
-          first_line(error) + "; allow more processes (ulimit -u)");
+          first_line(error));
     }
     has_receiver = true;
   }

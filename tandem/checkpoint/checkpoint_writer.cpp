@@ -81,7 +81,7 @@ void CheckpointWriter::start_thread() {
   } catch (const std::system_error& error) {
     throw Error(
         "[checkpoint] cannot start the thread that saves checkpoints: " +
-        first_line(error) + "; allow more processes (ulimit -u)");
+        first_line(error));
   }
 }
 

@@ -54,6 +54,14 @@ def expect_end(trial, within, parts):
         raise Wrong(f"{line!r} lacks {parts}")
 
 
+def wait_for_launchers(trial, within):
+    deadline = time.monotonic() + within
+    while any(launcher.poll() is None for launcher in trial.launchers):
+        if time.monotonic() > deadline:
+            raise Wrong(f"a launcher still runs after {within} s")
+        time.sleep(0.05)
+
+
 def frozen_once(settings, flags, wanted, hosts=None):
     with folder() as out:
         trial = Trial(settings.program, flags, out, hosts, num_hosts=3)
@@ -63,12 +71,20 @@ def frozen_once(settings, flags, wanted, hosts=None):
                 trial.wait_until_it_trains()
                 ranks = trial.ranks()
                 if trial.launchers[0].poll() is not None or not ranks:
+                    trial.end_all()
                     return None
                 pid = random.choice(ranks)
                 freeze(pid)
-                expect_end(trial, TIMEOUT + AFTER_FAILURE + LEFT + SLACK, [f"(pid {pid})"])
-            finally:
+                within = TIMEOUT + AFTER_FAILURE + LEFT + SLACK
+                wait_for_launchers(trial, within)
+            except BaseException:
                 trial.end_all()
+                raise
+        # The rank keeps the pipe of the launcher's standard error until it is thawed.
+        try:
+            expect_end(trial, SLACK, [f"(pid {pid})"])
+        finally:
+            trial.end_all()
         if not trial.gone_within(5):
             raise Wrong("something runs after the frozen rank was thawed")
         go_on(trial, wanted)
@@ -122,6 +138,7 @@ def loading_once(settings, flags, wanted, hosts=None):
                 return None
             time.sleep(random.uniform(0, 0.3))
             kill(pid, signal.SIGSTOP)
+            time.sleep(0.05)
             if ") T" not in text_of(f"/proc/{pid}/stat"):
                 return None
             expect_end(trial, TIMEOUT + AFTER_FAILURE + SLACK, ["rank"])

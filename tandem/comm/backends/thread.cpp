@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -171,21 +172,28 @@ void run_ranks(
   std::mutex mutex;
   std::exception_ptr first_error;
   std::vector<std::thread> threads;
+  const auto fail = [&](int rank) {
+    std::unique_lock<std::mutex> lock(mutex);
+    first_error = first_error ? first_error : std::current_exception();
+    lock.unlock();
+    group->fail(rank);
+  };
+  const auto run = [&](int rank) {
+    set_thread_rank(rank, size);
+    try {
+      body(*communicators[static_cast<size_t>(rank)]);
+    } catch (...) {
+      fail(rank);
+    }
+  };
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      set_thread_rank(rank, size);
-      try {
-        body(*communicators[static_cast<size_t>(rank)]);
-      } catch (...) {
-        {
-          const std::lock_guard<std::mutex> lock(mutex);
-          if (!first_error) {
-            first_error = std::current_exception();
-          }
-        }
-        group->fail(rank);
-      }
-    });
+    try {
+      threads.emplace_back(run, rank);
+    } catch (const std::system_error&) {
+      // The ranks that have started wait for this rank.
+      fail(rank);
+      break;
+    }
   }
   for (auto& thread : threads) {
     thread.join();
