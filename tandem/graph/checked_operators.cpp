@@ -345,6 +345,11 @@ std::optional<std::string> find_unsafe(
            ", whose arguments LibTorch does not check, so a file could change memory; "
            "use another operator in the model";
   }
+  // PyTorch names every output, except outputs of operators with several.
+  if (node.outputs.empty() ||
+      (node.outputs[0] < 0 && returns.size() == 1 && written_value(node) < 0)) {
+    return "has no output; export the network again";
+  }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!is_safe(node.arguments[i], wanted[i])) {
       return fmt::format(
