@@ -20,28 +20,28 @@ namespace {
 // Operators of ATen whose kernels check their arguments in LibTorch 1.13, or whose
 // arguments argument_check() checks. A name also stands for its in-place form.
 constexpr const char* kNames =
-    "__and__ __lshift__ __or__ __rshift__ __xor__ _adaptive_avg_pool2d "
-    "_adaptive_avg_pool3d _log_softmax _shape_as_tensor _softmax _to_copy "
-    "_unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa "
-    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
-    "_weight_norm abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
-    "adaptive_max_pool3d add addbmm addcdiv addcmul addmm addmv addr adjoint "
-    "affine_grid_generator alias alias_copy all alpha_dropout amax amin aminmax "
-    "angle any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax "
-    "argmin argsort as_strided_ asin asinh atan atan2 atanh atleast_1d atleast_2d "
-    "atleast_3d avg_pool1d avg_pool2d avg_pool3d baddbmm bartlett_window batch_norm "
-    "bernoulli bilinear binary_cross_entropy binary_cross_entropy_with_logits "
-    "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
-    "bitwise_xor blackman_window block_diag bmm broadcast_tensors broadcast_to "
-    "bucketize cartesian_prod cat cauchy_ cdist ceil celu chain_matmul chalf "
-    "channel_shuffle cholesky chunk clamp clamp_max clamp_min clip clone col2im "
-    "column_stack complex concat concatenate conj conj_physical constant_pad_nd "
-    "contiguous conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d "
-    "conv_transpose3d convolution copy copysign corrcoef cos cosh "
-    "cosine_embedding_loss cosine_similarity count_nonzero cov cross "
-    "cross_entropy_loss cummax cummin cumprod cumsum cumulative_trapezoid deg2rad "
-    "det detach detach_copy diag diag_embed diagflat diagonal diagonal_copy "
+    "__and__ __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __or__ "
+    "__rshift__ __xor__ _adaptive_avg_pool2d _adaptive_avg_pool3d _log_softmax "
+    "_shape_as_tensor _softmax _to_copy _unsafe_view _upsample_bicubic2d_aa "
+    "_upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_nearest_exact3d _weight_norm abs absolute acos acosh "
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+    "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d add addbmm addcdiv "
+    "addcmul addmm addmv addr adjoint affine_grid_generator alias alias_copy all "
+    "alpha_dropout amax amin aminmax angle any arange arccos arccosh arcsin arcsinh "
+    "arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2 atanh "
+    "atleast_1d atleast_2d atleast_3d avg_pool1d avg_pool2d avg_pool3d baddbmm "
+    "bartlett_window batch_norm bernoulli bilinear binary_cross_entropy "
+    "binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not "
+    "bitwise_or bitwise_right_shift bitwise_xor blackman_window block_diag bmm "
+    "broadcast_tensors broadcast_to bucketize cartesian_prod cat cauchy_ cdist ceil "
+    "celu chain_matmul chalf channel_shuffle cholesky cholesky_solve chunk clamp "
+    "clamp_max clamp_min clip clone col2im column_stack complex concat concatenate "
+    "conj conj_physical constant_pad_nd contiguous conv1d conv2d conv3d conv_tbc "
+    "conv_transpose1d conv_transpose2d conv_transpose3d convolution copy copysign "
+    "corrcoef cos cosh cosine_embedding_loss cosine_similarity count_nonzero cov "
+    "cross cross_entropy_loss cummax cummin cumprod cumsum cumulative_trapezoid "
+    "deg2rad det detach detach_copy diag diag_embed diagflat diagonal diagonal_copy "
     "diagonal_scatter diff digamma dist div divide dot dropout dsplit dstack einsum "
     "elu embedding embedding_bag embedding_renorm_ empty empty_like eq erf erfc "
     "erfinv exp exp2 expand expand_as expand_copy expm1 exponential_ eye "
@@ -59,12 +59,12 @@ constexpr const char* kNames =
     "hinge_embedding_loss hsplit hstack huber_loss hypot i0 igamma igammac im2col "
     "imag index index_add index_copy index_fill index_put index_reduce index_select "
     "inner instance_norm inverse isclose isfinite isin isinf isnan isneginf "
-    "isposinf isreal kl_div kron kthvalue l1_loss layer_norm lcm ldexp le "
-    "leaky_relu lerp less less_equal lgamma lift lift_fresh lift_fresh_copy "
-    "linalg_cholesky linalg_cross linalg_det linalg_diagonal linalg_eigh "
-    "linalg_eigvalsh linalg_householder_product linalg_inv linalg_matmul "
-    "linalg_matrix_exp linalg_matrix_norm linalg_matrix_power linalg_multi_dot "
-    "linalg_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve "
+    "isposinf isreal istft kaiser_window kl_div kron kthvalue l1_loss layer_norm "
+    "lcm ldexp le leaky_relu lerp less less_equal lgamma lift lift_fresh "
+    "lift_fresh_copy linalg_cholesky linalg_cross linalg_det linalg_diagonal "
+    "linalg_eigh linalg_eigvalsh linalg_householder_product linalg_inv "
+    "linalg_matmul linalg_matrix_exp linalg_matrix_norm linalg_matrix_power "
+    "linalg_multi_dot linalg_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve "
     "linalg_solve_triangular linalg_svd linalg_svdvals linalg_vecdot "
     "linalg_vector_norm linear linspace log log10 log1p log2 log_normal_ "
     "log_sigmoid log_sigmoid_forward log_softmax logaddexp logaddexp2 logcumsumexp "
@@ -253,8 +253,8 @@ void check_samples_of_pool(
           samples.size(1) == input.size(batch ? 1 : 0) && samples.size(2) == dims,
       "random_samples have the shape ", samples.sizes());
   TORCH_CHECK(
-      samples.ge(0).logical_and(samples.lt(1)).all().item<bool>(),
-      "random_samples are not in [0, 1)");
+      samples.ge(0).logical_and(samples.le(1)).all().item<bool>(),
+      "random_samples are not in [0, 1]");
 }
 
 // The kernels check indices, but not the places where bags begin.
@@ -344,6 +344,11 @@ std::optional<std::string> find_unsafe(
     return "calls " + operator_name(node) +
            ", whose arguments LibTorch does not check, so a file could change memory; "
            "use another operator in the model";
+  }
+  // PyTorch names every output, except outputs of operators with several.
+  if (node.outputs.empty() ||
+      (node.outputs[0] < 0 && returns.size() == 1 && written_value(node) < 0)) {
+    return "has no output; export the network again";
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!is_safe(node.arguments[i], wanted[i])) {

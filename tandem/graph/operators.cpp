@@ -212,11 +212,17 @@ Attention attention_of(const std::vector<c10::IValue>& arguments) {
   return attention;
 }
 
+// Repeats keys or values, so that each head of the query has its own.
+at::Tensor for_heads_of(const at::Tensor& query, const at::Tensor& x) {
+  TORCH_CHECK(x.size(-3) > 0, "keys or values have no heads");
+  return x.repeat_interleave(query.size(-3) / x.size(-3), -3);
+}
+
 // Source: torch.nn.functional.scaled_dot_product_attention's documentation.
 at::Tensor attention_weights(const Attention& attention) {
   auto key = attention.key;
   if (attention.grouped) {
-    key = key.repeat_interleave(attention.query.size(-3) / key.size(-3), -3);
+    key = for_heads_of(attention.query, key);
   }
   auto scores = at::matmul(attention.query.mul(attention.scale), key.transpose(-2, -1));
   constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -249,7 +255,7 @@ at::Tensor run_attention(const OperatorCall& call) {
       dropped_out(call, weights, shape_of(call.graph, call.node, 0), attention.dropout);
   auto value = attention.value;
   if (attention.grouped) {
-    value = value.repeat_interleave(attention.query.size(-3) / value.size(-3), -3);
+    value = for_heads_of(attention.query, value);
   }
   return at::matmul(weights, value);
 }

@@ -381,6 +381,9 @@ at::Tensor run_distribution(const OperatorCall& call) {
 at::Tensor run_multinomial(const OperatorCall& call) {
   const auto weights = call.arguments[0].toTensor().detach().to(at::kCPU, at::kDouble);
   const int64_t count = call.arguments[1].toInt();
+  TORCH_CHECK(
+      weights.dim() == 1 || weights.dim() == 2, "the weights have ", weights.dim(),
+      " dimensions, expected 1 or 2");
   const auto& shape = call.graph.value(call.node.arguments[0].value).shape;
   if (call.arguments[2].toBool()) {
     auto sizes = weights.sizes().vec();

@@ -128,7 +128,9 @@ std::vector<LayerSummary> summarise(const Graph& graph) {
     LayerSummary row;
     row.name = node.module.empty() ? node.target.substr(node.target.rfind(':') + 1)
                                    : node.module;
-    row.output = graph.value(node.outputs[0]).shape;
+    if (node.outputs[0] >= 0) {
+      row.output = graph.value(node.outputs[0]).shape;
+    }
     row.flops = 2 * multiplications_of(graph, node);
     row.node = static_cast<size_t>(&node - graph.nodes.data());
     row.num_parameters = count_parameters(graph, node);

@@ -27,6 +27,7 @@ Node call_of(
   node.name = "n";
   node.target = target;
   node.overload = overload;
+  node.outputs = {1};
   for (const auto& wanted : schema_of(node).arguments()) {
     const size_t i = node.arguments.size();
     node.arguments.push_back(

@@ -15,6 +15,10 @@ constexpr const char* kCounter = ".num_batches_tracked";
 
 NodeReader read(const Graph& graph, const Node& node) {
   NodeReader reader(graph, node);
+  if (node.outputs.empty() || node.outputs[0] < 0) {
+    reader.expect(false, "no node uses its output");
+    return reader;
+  }
   for (const auto& row : kernel_rows()) {
     const auto& names = row.operators;
     if (std::find(names.begin(), names.end(), node.target) != names.end()) {
