@@ -75,13 +75,11 @@ void copy_file(const std::string& from, const std::string& to) {
 std::string network_file(const RunConfig& config) {
   const std::string& file = config.model.file;
   const ScriptTrust trust = config.model.trust;
-  const std::string earlier = config_of_earlier_run(config);
-  const std::string run = fs::path(earlier).parent_path().string();
-  if (!earlier.empty()) {
+  const EarlierSettings earlier = read_earlier_settings(config);
+  if (!earlier.text.empty()) {
     const auto& model = find_field("model", "");
-    const auto copy = copy_in(run);
-    if (!copy.empty() &&
-        value_in(read_file(earlier), model) == to_toml(config, model)) {
+    const auto copy = copy_in(earlier.run);
+    if (!copy.empty() && value_in(earlier.text, model) == to_toml(config, model)) {
       // This run made the copy before it was started again.
       if (!is_script_path(copy) || trust == ScriptTrust::all || is_started_again()) {
         return copy;
@@ -93,7 +91,7 @@ std::string network_file(const RunConfig& config) {
   }
   if (!is_file(file)) {
     throw DataError(
-        earlier.empty()
+        earlier.text.empty()
             ? fmt::format(
                   "[model] model is '{}', which is not a file; check the path of "
                   "--model",
@@ -101,7 +99,7 @@ std::string network_file(const RunConfig& config) {
             : fmt::format(
                   "[model] model is '{}', which is not a file, and '{}' has no copy of "
                   "it; name the file with --model FILE",
-                  file, run));
+                  file, earlier.run));
   }
   if (is_script_path(file) && trust == ScriptTrust::none) {
     refuse_script(file);

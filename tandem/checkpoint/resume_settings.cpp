@@ -2,12 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/formats/safetensors_metadata.h"
 
 namespace tandem {
 
@@ -69,6 +72,29 @@ std::string canonical(const Field& field, const std::string& written) {
   return known ? to_toml(config, field) : written;
 }
 
+std::string run_to_resume(const RunConfig& config) {
+  const auto& output = config.output;
+  return output.resume == "auto" ? output.out : run_of(output.resume);
+}
+
+std::string checkpoint_to_resume(const RunConfig& config) {
+  const auto& output = config.output;
+  return output.resume == "auto" ? newest_checkpoint(output.out + "/checkpoints")
+                                 : output.resume;
+}
+
+bool has_field(const std::string& toml, const Field& field) {
+  return !value_in(toml, field).empty();
+}
+
+// Returns whether `toml` lacks a setting that `complete` has.
+bool lacks_fields(const std::string& toml, const std::string& complete) {
+  const auto& fields = config_fields();
+  return std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
+    return has_field(complete, field) && !has_field(toml, field);
+  });
+}
+
 bool is_of_dry_run(const std::string& config_toml) {
   const auto text = read_file(config_toml, kMostRecipeBytes);
   return value_in(text, find_field("dry_run", "")) == "true";
@@ -101,7 +127,7 @@ bool goes_on(const RunConfig& config) {
 
 std::string config_of_earlier_run(const RunConfig& config) {
   const bool newest = config.output.resume == "auto";
-  const std::string run = newest ? config.output.out : run_of(config.output.resume);
+  const std::string run = run_to_resume(config);
   const std::string path = run + "/config.toml";
   if (run.empty() || !file_exists(path)) {
     return "";
@@ -111,7 +137,18 @@ std::string config_of_earlier_run(const RunConfig& config) {
 
 EarlierSettings read_earlier_settings(const RunConfig& config) {
   const std::string path = config_of_earlier_run(config);
-  return {path.empty() ? "" : read_file(path, kMostRecipeBytes), path};
+  const std::string text = path.empty() ? "" : read_file(path, kMostRecipeBytes);
+  // The last line of a file that was cut may be incomplete.
+  const std::string lines = text.substr(0, text.rfind('\n') + 1);
+  const std::string run = run_to_resume(config);
+  if (!run.empty() && goes_on(config) && !has_field(lines, config_fields().back())) {
+    const auto checkpoint = checkpoint_to_resume(config);
+    auto saved = safetensors_metadata(checkpoint + "/training.safetensors")["config"];
+    if (lacks_fields(lines, saved)) {
+      return {std::move(saved), checkpoint, run, true};
+    }
+  }
+  return {text, path, path.empty() ? "" : run, false};
 }
 
 RunConfig settings_of_run(const EarlierSettings& earlier, const RunConfig& asked) {

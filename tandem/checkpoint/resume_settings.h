@@ -27,9 +27,16 @@ struct EarlierSettings {
   std::string text;
   // Source of the text, for errors.
   std::string origin;
+  // Folder of the run; "" if no run is resumed.
+  std::string run = {};
+  // True: the text is that of the checkpoint, because config.toml is missing or lacks
+  // settings.
+  bool of_checkpoint = false;
 };
 
-/// Reads config_of_earlier_run(config). Throws DataError if the file cannot be read.
+/// Reads config_of_earlier_run(config). If the file is missing or lacks settings that
+/// the run's checkpoint has, returns the settings of the checkpoint. Throws DataError
+/// if the file cannot be read.
 EarlierSettings read_earlier_settings(const RunConfig& config);
 
 /// Returns the settings in `earlier`, except that settings that apply to a single start

@@ -9,6 +9,7 @@
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
@@ -22,7 +23,8 @@ namespace {
 // content.
 void check_same_network(
     const std::map<std::string, std::string>& earlier,
-    const std::map<std::string, std::string>& now, const std::string& path) {
+    const std::map<std::string, std::string>& now, const std::string& file,
+    const std::string& path) {
   const auto before = earlier.find(kModelHash);
   const auto found = now.find(kModelHash);
   if (before != earlier.end() && found != now.end() &&
@@ -30,7 +32,7 @@ void check_same_network(
     throw ConfigError(fmt::format(
         "[resume] model is the network '{}', whose file differs from that of '{}', "
         "and a run keeps its model; name the same file with --model FILE",
-        now.at("model"), path));
+        file, path));
   }
 }
 
@@ -149,7 +151,10 @@ std::string RunCheckpoints::checkpoint_to_resume() const {
 void RunCheckpoints::check_continues(
     const std::string& path, const CheckpointContent& earlier) const {
   check_kept_settings(earlier.config, config_, path);
-  check_same_network(earlier.description, texts_.description, path);
+  if (config_.model.kind == ModelKind::file) {
+    check_same_network(
+        earlier.description, texts_.description, network_file(config_), path);
+  }
   if (earlier.data.empty()) {
     log_info(
         "[resume] '" + path +
@@ -202,6 +207,12 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
   rank_hashes_ = std::move(loaded.rank_hashes);
+  if (comm_.rank() == 0 && read_earlier_settings(config_).of_checkpoint) {
+    log_warning(
+        "[resume] the config.toml of the run is missing or incomplete; using the "
+        "settings of '" +
+        path + "'");
+  }
   log_info(fmt::format("resuming from {} at step {}", path, position.step));
   const std::string changed = changed_settings(loaded.config, config_);
   if (!changed.empty()) {

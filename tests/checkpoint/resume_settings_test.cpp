@@ -1,5 +1,6 @@
 #include "tandem/checkpoint/resume_settings.h"
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
 #include "tests/core/expect.h"
 #include "tests/scratch.h"
 
@@ -146,6 +148,38 @@ TEST(EarlierRun, IsFoundByItsConfig) {
   EXPECT_EQ(found(""), "");
   EXPECT_EQ(found(run + "/checkpoints/step-00000004/"), run + "/config.toml");
   EXPECT_EQ(found(run), "");
+  EXPECT_EQ(read_earlier_settings(config).text, "");
+}
+
+TEST(EarlierRun, HasTheSettingsOfItsCheckpointIfItsConfigLacksSettings) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  const auto file = run + "/config.toml";
+  RunConfig config;
+  config.data.limit = 1600;
+  const std::string whole = to_toml(config);
+  CheckpointContent content;
+  content.state.model = {{"weight", at::zeros({3})}};
+  content.config = whole;
+  const auto path = save_checkpoint(run + "/checkpoints", content, {});
+  config.output.out = run;
+  for (const auto& resume : {std::string("auto"), path, path + "/"}) {
+    config.output.resume = resume;
+    remove_all(file);
+    EXPECT_EQ(read_earlier_settings(config).text, whole);
+    for (const size_t size : {size_t{0}, whole.size() / 2, whole.size() - 9}) {
+      replace_file(file, whole.substr(0, size));
+      const auto found = read_earlier_settings(config);
+      EXPECT_EQ(found.text, whole) << size;
+      EXPECT_TRUE(found.of_checkpoint);
+      EXPECT_EQ(settings_of_run(found, config).data.limit, 1600);
+    }
+    // The settings of a later start, which may differ from those of the checkpoint.
+    const std::string later = whole + "# later\n";
+    replace_file(file, later);
+    EXPECT_EQ(read_earlier_settings(config).text, later);
+  }
+  config.output.resume = "";
   EXPECT_EQ(read_earlier_settings(config).text, "");
 }
 
