@@ -35,8 +35,8 @@ struct EarlierSettings {
 };
 
 /// Reads config_of_earlier_run(config). If the file is missing or lacks settings that
-/// the run's checkpoint has, returns the settings of the checkpoint. Throws DataError if
-/// the file cannot be read.
+/// the run's checkpoint has, returns the settings of the checkpoint. Throws DataError
+/// if the file cannot be read.
 EarlierSettings read_earlier_settings(const RunConfig& config);
 
 /// Returns the settings in `earlier`, except that settings that apply to a single start
