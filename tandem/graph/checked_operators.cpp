@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -130,11 +131,6 @@ bool is_view_in_place(const std::string& target) {
   return target == "aten::swapaxes_" || target == "aten::swapdims_" ||
          (target.back() == '_' &&
           operator_row(target.substr(0, target.size() - 1)).has(kIsView));
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 // Returns whether an enumerator is that of a plain tensor. Schemas of LibTorch 1.13
