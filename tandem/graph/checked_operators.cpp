@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -130,11 +131,6 @@ bool is_view_in_place(const std::string& target) {
   return target == "aten::swapaxes_" || target == "aten::swapdims_" ||
          (target.back() == '_' &&
           operator_row(target.substr(0, target.size() - 1)).has(kIsView));
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 // Returns whether an enumerator is that of a plain tensor. Schemas of LibTorch 1.13
@@ -275,10 +271,15 @@ void check_bags(
       "offsets do not begin at 0, decrease, or exceed the number of indices");
 }
 
-// The kernel divides by the number of elements.
-void check_has_elements(
+// The kernel divides by the number of elements, and reads a length for each row.
+void check_weight_norm(
     const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
-  TORCH_CHECK(tensor_named("v", schema, arguments).numel() > 0, "v has no elements");
+  const at::Tensor v = tensor_named("v", schema, arguments);
+  const at::Tensor g = tensor_named("g", schema, arguments);
+  const int64_t dim = arguments[2].toInt();
+  TORCH_CHECK(v.numel() > 0, "v has no elements");
+  TORCH_CHECK(
+      g.numel() == (dim < 0 ? 1 : v.size(dim)), "g has ", g.numel(), " elements");
 }
 
 // A scale that does not belong to the sizes leads to places outside of the input.
@@ -381,7 +382,7 @@ ArgumentCheck argument_check(const std::string& target) {
     return &check_bags;
   }
   if (target == "aten::_weight_norm") {
-    return &check_has_elements;
+    return &check_weight_norm;
   }
   if (target.rfind("aten::fractional_max_pool", 0) == 0) {
     return &check_samples_of_pool;

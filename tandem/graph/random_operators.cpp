@@ -306,6 +306,29 @@ std::vector<c10::IValue> arguments_of_layer(
   return arguments;
 }
 
+// LibTorch reads as many weights and states as the layers need, without a check.
+void check_recurrent(const std::vector<c10::IValue>& arguments) {
+  const auto states = arguments[1].isTensorList()
+                          ? arguments[1].toTensorVector()
+                          : std::vector<at::Tensor>{arguments[1].toTensor()};
+  const auto params = arguments[2].toTensorVector();
+  const int64_t cells = arguments[4].toInt() * (arguments[7].toBool() ? 2 : 1);
+  TORCH_CHECK(
+      arguments[1].isTensor() || states.size() == 2, "hx has ", states.size(),
+      " tensors, expected 2");
+  for (const auto& state : states) {
+    TORCH_CHECK(
+        cells > 0 && state.dim() == 3 && state.size(0) == cells, "hx has the shape ",
+        state.sizes(), ", expected ", cells, " states");
+  }
+  const bool projects = states.back().size(2) != states.front().size(2);
+  const int64_t of_cell = (arguments[3].toBool() ? 4 : 2) + (projects ? 1 : 0);
+  TORCH_CHECK(
+      static_cast<int64_t>(params.size()) == cells * of_cell, "there are ",
+      params.size(), " weights, expected ", cells * of_cell);
+  TORCH_CHECK(arguments[0].toTensor().dim() == 3, "the input is not a sequence");
+}
+
 // Returns a mask for the output of each layer except the last; `x` is such an output.
 at::Tensor masks_between(
     const OperatorCall& call, const at::Tensor& x, int64_t layers, double p) {
@@ -411,6 +434,7 @@ at::Tensor run_randperm(const OperatorCall& call) {
 }
 
 std::vector<c10::IValue> run_recurrent(const OperatorCall& call) {
+  check_recurrent(call.arguments);
   auto stack = call.arguments;
   const double p = stack[5].toDouble();
   const int64_t layers = stack[4].toInt();

@@ -137,6 +137,26 @@ TEST(CheckedOperators, ValuesAreCheckedBeforeTheKernelRuns) {
       HasSubstr("groups is 0"));
 }
 
+TEST(CheckedOperators, RecurrentLayersNeedAllTheirWeights) {
+  const auto x = at::full({2, 3, 4}, 0.5f);
+  GraphBuilder builder({3, 4});
+  const auto value = [&](const std::string& name, const at::Tensor& tensor) {
+    return Argument::of_value(builder.state(name, tensor, ValueKind::constant));
+  };
+  builder.add(
+      "aten::gru", "input",
+      {value("x", x), value("h", at::full({1, 3, 5}, 0.5f)),
+       Argument::of_list({value("w", at::full({15, 4}, 0.5f))}), Argument::of(true),
+       Argument::of(1), Argument::of(0.0), Argument::of(false), Argument::of(false),
+       Argument::of(false)},
+      {});
+  EXPECT_THAT(
+      error_of<Error>([&] {
+        Interpreter(builder.graph(), {}).run(waves({2, 3, 4}), in_mode(false));
+      }),
+      HasSubstr("there are 1 weights, expected 4"));
+}
+
 // The attack: 2^34 as an index of a backward.
 TEST(CheckedOperators, ReadPt2RefusesThem) {
   const Scratch scratch;
