@@ -475,13 +475,14 @@ class ProgramReader {
     }
     const auto& schema = find_operator(node, target, inputs, names_);
     node.arguments = arguments_of(inputs, schema, names_);
-    for (const auto find : {&find_problem, &find_unsafe}) {
-      if (const auto problem = find(node, schema)) {
-        refuse(*problem);
-      }
+    if (const auto problem = find_problem(node, schema)) {
+      refuse(*problem);
     }
     for (const auto& output : outputs) {
       add_outputs(node, output);
+    }
+    if (const auto problem = find_unsafe(node, schema)) {
+      refuse(*problem);
     }
     fix_dtype(node, schema);
     node.number = static_cast<int64_t>(graph_.nodes.size());
