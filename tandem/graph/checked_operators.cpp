@@ -1,5 +1,6 @@
 #include "tandem/graph/checked_operators.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <fmt/core.h>
 
@@ -305,11 +306,16 @@ void check_scales(
   }
 }
 
-// The quotient of the smallest integer and -1 stops the program.
+// The quotient of the smallest integer and -1 stops the program. An output of another
+// shape would get other memory, as a part of an arena must not.
 void check_quotient(
     const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
   const at::Tensor self = tensor_named("self", schema, arguments);
   const at::Tensor other = tensor_named("other", schema, arguments);
+  const at::Tensor out = tensor_named("out", schema, arguments);
+  TORCH_CHECK(
+      !out.defined() || out.sizes() == at::infer_size(self.sizes(), other.sizes()),
+      "out has another shape than the quotient");
   const auto is_integral = [](const at::Tensor& x) {
     return !x.defined() || at::isIntegralType(x.scalar_type(), true);
   };
@@ -340,8 +346,8 @@ std::optional<std::string> find_unsafe(
                               [](const auto& one) { return is_tensors(one.type()); });
   // Packed sequences have sizes in a tensor.
   const bool is_packed = node.overload == "data";
-  if (!is_checked(node.target) || is_view_in_place(node.target) || is_out ||
-      is_packed || !has_tensors) {
+  if (!is_checked(node.target) || is_view_in_place(node.target) ||
+      (is_out && node.target != "aten::div") || is_packed || !has_tensors) {
     return "calls " + operator_name(node) +
            ", whose arguments LibTorch does not check, so a file could change memory; "
            "use another operator in the model";

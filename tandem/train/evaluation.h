@@ -84,8 +84,9 @@ struct CheckpointEvaluation {
 /// used a custom model or loss, pass the same model and loss.
 ///
 /// Throws DataError if the path is not a checkpoint, and the errors of load_dataset().
-/// Throws DataError if targets are needed and the loss is not finite. Throws ConfigError if the checkpoint belongs to another model, or has no weights of
-/// the kind options.weights. Also throws ConfigError if neither `data` nor `dataset` is
+/// Throws DataError if targets are needed and the loss is not finite. Throws
+/// ConfigError if the checkpoint belongs to another model, or has no weights of the
+/// kind options.weights. Also throws ConfigError if neither `data` nor `dataset` is
 /// given and the run used a custom data set, or the files of its data set have changed.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},

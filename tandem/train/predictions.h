@@ -33,9 +33,10 @@ namespace tandem {
 /// samples.
 ///
 /// Throws the errors of evaluate_checkpoint(), DataError if the file cannot be written
-/// or a number to write is not finite, and ConfigError if the network predicts a class for each position of a sample. Also
-/// throws ConfigError if `options` select another part than `test` of data that have
-/// only inputs. After an error, there is no new file.
+/// or a number to write is not finite, and ConfigError if the network predicts a class
+/// for each position of a sample. Also throws ConfigError if `options` select another
+/// part than `test` of data that have only inputs. After an error, there is no new
+/// file.
 int64_t write_predictions(
     const std::string& path, const std::string& checkpoint,
     CheckpointEvaluation options = {}, std::unique_ptr<Model> model = nullptr);

@@ -59,6 +59,7 @@ TEST(CheckedOperators, RefuseKernelsThatTrustIndicesOrStrides) {
   EXPECT_NE(problem_of("aten::lstm", "data"), "");
   EXPECT_NE(problem_of("aten::searchsorted", "Tensor"), "");
   EXPECT_NE(problem_of("aten::ctc_loss", "IntList"), "");
+  EXPECT_EQ(problem_of("aten::div", "out"), "");
   for (const char* target : {"aten::relu_", "aten::linear", "aten::max_unpool2d"}) {
     EXPECT_EQ(problem_of(target), "") << target;
   }

@@ -80,8 +80,7 @@ TEST_P(RandomOperator, EvaluationUsesTheMean) {
   const Graph graph = graph_of(GetParam());
   const auto x = at::zeros({40, 500}, at::kDouble);
   const auto found = run(graph, x, context_of(false)).to(at::kDouble);
-  EXPECT_NEAR(
-      found.mean().item<double>(), GetParam().evaluation, GetParam().tolerance);
+  EXPECT_NEAR(found.mean().item<double>(), GetParam().evaluation, GetParam().tolerance);
   EXPECT_TRUE(found.equal(run(graph, x, context_of(false, 0, 2)).to(at::kDouble)));
 }
 
