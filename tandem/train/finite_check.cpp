@@ -19,7 +19,7 @@ constexpr const char* kLowerRate = "lower --lr, or set --clip-norm";
 FiniteCheck::FiniteCheck(const ModelArenas& arenas, Communicator& comm)
     : state_(arenas.state()), comm_(comm) {
   for (const auto& [name, tensor] : state_) {
-    if (!tensor.requires_grad() && tensor.isinf().any().item<bool>()) {
+    if (!tensor.requires_grad() && tensor.cpu().isinf().any().item<bool>()) {
       infinite_.insert(name);
     }
   }
@@ -27,9 +27,10 @@ FiniteCheck::FiniteCheck(const ModelArenas& arenas, Communicator& comm)
 
 std::string FiniteCheck::first_bad() const {
   for (const auto& [name, tensor] : state_) {
+    const at::Tensor values = tensor.cpu();
     const bool is_good = infinite_.count(name) > 0
-                             ? !tensor.isnan().any().item<bool>()
-                             : tensor.isfinite().all().item<bool>();
+                             ? !values.isnan().any().item<bool>()
+                             : values.isfinite().all().item<bool>();
     if (!is_good) {
       return name;
     }
