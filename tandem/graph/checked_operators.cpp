@@ -353,8 +353,10 @@ std::optional<std::string> find_unsafe(
            "use another operator in the model";
   }
   // PyTorch names every output, except outputs of operators with several.
+  const bool is_one =
+      returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::TensorType;
   if (node.outputs.empty() ||
-      (node.outputs[0] < 0 && returns.size() == 1 && written_value(node) < 0)) {
+      (node.outputs[0] < 0 && is_one && written_value(node) < 0)) {
     return "has no output; export the network again";
   }
   for (size_t i = 0; i < wanted.size(); ++i) {

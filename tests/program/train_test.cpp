@@ -232,7 +232,7 @@ void expect_stopped_reader_is_named(
     replace_file(data + "/" + name, "");
   }
   Process run(
-      {with({program(), "train", "--data", data, "--timeout-seconds", "2"}, ranks),
+      {with({program(), "train", "--data", data, "--timeout-seconds", "5"}, ranks),
        {},
        true});
   EXPECT_TRUE(eventually([&] { return workers_of(data).size() == num_workers; }));
@@ -254,7 +254,7 @@ void expect_stopped_reader_is_named(
   const std::string errors(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0)));
   expect_parts(
       errors,
-      {"process " + std::to_string(reader), "within 2 s: it is stopped (SIGSTOP)"});
+      {"process " + std::to_string(reader), "within 5 s: it is stopped (SIGSTOP)"});
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
   // If its parent does not reap it, the kernel ends it after its parent ended.
   EXPECT_TRUE(eventually([&] { return !is_running(reader); }));
