@@ -459,7 +459,9 @@ void load_checkpoint(
 }
 
 std::string model_file(const std::string& path) {
-  if (const auto inside = file_in(path, kModelFile); file_exists(inside)) {
+  // A checkpoint that lacks its model is named with the missing file.
+  if (const auto inside = file_in(path, kModelFile);
+      file_exists(inside) || file_exists(file_in(path, kTrainingFile))) {
     return inside;
   }
   for (const auto& folder : {path + "/checkpoints", path}) {

@@ -155,6 +155,7 @@ TEST_P(TrainedNetwork, HasTheInputsAndOutputsOfTheEvaluation) {
   CheckpointEvaluation options;
   options.dataset = data_;
   options.batch_size = kSamples;
+  options.trusts_scripts = true;
   at::Tensor inputs;
   at::Tensor outputs;
   options.after_batch = [&](const EvaluatedBatch& evaluated) {
