@@ -235,12 +235,14 @@ void train_or_launch(const Arguments& given) {
       env ? given : variables.add_flags(given, TorchrunVariables::Command::train);
   TrainExtras extras;
   const RunConfig config = parse_train_arguments(arguments, &extras);
-  const int code = stopped_code(config);
-  exit_on_signals(
-      code, code == kExitStopped ? "tandem: [launch] stopped by a signal before the "
-                                   "first step; continue with --resume auto"
-                                 : "tandem: error: [launch] stopped by a signal before "
-                                   "the first step; run the command again");
+  // The launcher of a rank reports why it stops the rank.
+  if (const int code = stopped_code(config); !env) {
+    exit_on_signals(
+        code, code == kExitStopped ? "tandem: [launch] stopped by a signal before the "
+                                     "first step; continue with --resume auto"
+                                   : "tandem: error: [launch] stopped by a signal "
+                                     "before the first step; run the command again");
+  }
   variables.announce(launch_options(config));
   find_device(extras, [&] { return worker_path(config.exec.device); });
   ignore_closed_readers();
