@@ -81,10 +81,9 @@ TEST(LastStep, AParameterThatIsNotFiniteEndsTheRun) {
       auto config = one_step(way, saves ? scratch / "run" : "", 1e37);
       config.optimizer.weight_decay = 1e6;
       EXPECT_THAT(
-          error_of_run(config),
-          testing::AnyOf(
-              HasSubstr("has values that are not finite"),
-              HasSubstr("[train] the loss is not finite at")))
+          error_of_run(config), testing::AnyOf(
+                                    HasSubstr("has values that are not finite"),
+                                    HasSubstr("[train] the loss is not finite at")))
           << name_of(way.kind);
       EXPECT_FALSE(file_exists(scratch / "run/summary.json"));
     }
