@@ -284,10 +284,11 @@ std::string make_private_directory() {
   return path;
 }
 
-bool is_still_at(int fd, const std::string& path) {
+bool is_still_at(int fd, const std::string& path, bool follows_link) {
   struct stat held {};
   struct stat there {};
-  return fstat(fd, &held) == 0 && lstat(path.c_str(), &there) == 0 &&
+  const int flags = follows_link ? 0 : AT_SYMLINK_NOFOLLOW;
+  return fstat(fd, &held) == 0 && fstatat(AT_FDCWD, path.c_str(), &there, flags) == 0 &&
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 

@@ -82,10 +82,10 @@ std::string temporary_directory();
 /// its path.
 std::string make_private_directory();
 
-/// Returns whether `path` still refers to the open file `fd`; does not follow links.
-/// Use it to check that no process has removed a lock file before this process locked
-/// it.
-bool is_still_at(int fd, const std::string& path);
+/// Returns whether `path` still refers to the open file `fd`. A link at the end of
+/// `path` is followed only if `follows_link`. Use it to check that no process has
+/// removed a lock file before this process locked it.
+bool is_still_at(int fd, const std::string& path, bool follows_link = false);
 
 /// Returns whether `path` is an entry of `folder`, in any spelling of both: relative,
 /// with slashes at the end, or through links.

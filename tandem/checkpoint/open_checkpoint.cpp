@@ -1,7 +1,6 @@
 #include "tandem/checkpoint/open_checkpoint.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -61,11 +60,7 @@ OpenCheckpoint::OpenCheckpoint(const std::string& path) {
 }
 
 bool OpenCheckpoint::is_at_its_path() const {
-  struct stat held {};
-  struct stat there {};
-  return fstat(folder_.fd(), &held) == 0 &&
-         stat(parent_of(path_).c_str(), &there) == 0 && held.st_dev == there.st_dev &&
-         held.st_ino == there.st_ino;
+  return is_still_at(folder_.fd(), parent_of(path_), true);
 }
 
 std::string OpenCheckpoint::training_path() const {
