@@ -259,13 +259,17 @@ class Interpreter::Pass {
     return list;
   }
 
-  // Names the node in errors of LibTorch.
+  // Names the node in errors of LibTorch, which are not all of type c10::Error.
   void run_named(const Step& step) {
     try {
       run(step);
+    } catch (const Error&) {
+      throw;
     } catch (const c10::OutOfMemoryError&) {
       throw;
-    } catch (const c10::Error& error) {
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
       throw Error(fmt::format(
           "[model] {} fails: {}; change this line of the model or its input",
           name_for_messages(*step.node), first_line(error)));

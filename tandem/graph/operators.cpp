@@ -1,6 +1,7 @@
 #include "tandem/graph/operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/log_softmax.h>
@@ -165,6 +166,12 @@ at::Tensor run_channel_shuffle(const OperatorCall& call) {
   const int64_t groups = call.arguments[1].toInt();
   TORCH_CHECK(groups > 0, "groups is ", groups, ", expected 1 or more");
   return x.unflatten(1, {groups, x.size(1) / groups}).transpose(1, 2).flatten(1, 2);
+}
+
+// LibTorch returns the tensor itself, with a new gradient function. A parameter would
+// then have no gradient.
+at::Tensor run_lift(const OperatorCall& call) {
+  return at::alias(call.arguments[0].toTensor());
 }
 
 // log_softmax(input, dim, dtype)
@@ -338,6 +345,8 @@ constexpr OperatorRow kRows[] = {
     view("aten::detach"),
     view("aten::alias"),
     view("aten::contiguous"),
+    {"aten::lift", kNone, kIsView, nullptr, &run_lift},
+    {"aten::lift_fresh", kNone, kIsView, nullptr, &run_lift},
     {"aten::from_file", kOutput, kUsesFiles},
     dropout_row("aten::alpha_dropout", &run_alpha_dropout),
     dropout_row("aten::alpha_dropout_", &run_alpha_dropout),

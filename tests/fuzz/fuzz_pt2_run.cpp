@@ -279,8 +279,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     tandem::check_operators(graph);
     try {
       run(graph);
-    } catch (const c10::Error&) {
-      // The error of a kernel.
+    } catch (const tandem::Error&) {
+      throw;
+    } catch (const std::exception&) {
+      // An error of backward().
     }
   });
   return 0;

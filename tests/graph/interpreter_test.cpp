@@ -365,6 +365,41 @@ TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
       testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
 }
 
+// LibTorch throws std::runtime_error for a name of a dimension.
+TEST(Interpreter, OtherErrorsOfOperatorsNameTheNode) {
+  GraphBuilder builder({3});
+  builder.call(
+      "aten::argsort", "dimname",
+      {Argument::of_value(builder.input()), Argument::of(std::string("floor")),
+       Argument::of(false)},
+      {3});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  EXPECT_THAT(
+      error_of<Error>([&] {
+        interpreter.run(waves({4, 3}), context_of(true));
+      }),
+      testing::StartsWith("[model] argsort_0 fails: "));
+}
+
+TEST(Interpreter, LiftedParametersKeepTheirGradients) {
+  for (const char* name : {"aten::lift", "aten::lift_fresh"}) {
+    GraphBuilder builder({3});
+    const auto weight = waves({3}).set_requires_grad(true);
+    const auto parameter = builder.state("weight", weight);
+    const auto lifted =
+        builder.add(name, "", {Argument::of_value(parameter)}, fixed_shape({3}));
+    builder.call(
+        "aten::mul", "Tensor",
+        {Argument::of_value(builder.input()), Argument::of_value(lifted)}, {3});
+    verify(builder.graph());
+    const auto x = waves({4, 3});
+    Interpreter(builder.graph(), {}).run(x, context_of(true)).sum().backward();
+    EXPECT_TRUE(weight.is_leaf());
+    EXPECT_TRUE(weight.grad().allclose(x.sum(0))) << name;
+  }
+}
+
 TEST(Interpreter, ShapesOfTheFileHold) {
   GraphBuilder builder({3});
   builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {4});
