@@ -298,10 +298,12 @@ std::unique_ptr<Communicator> form_with_retries(
     const int attempts_left = options.attempts - number;
     if (attempts_left == 1 && !admit_anyone) {
       admit_anyone = true;
-      log_info(
-          "[comm] retrying to form the Gloo group, now with connections from all "
-          "addresses: " +
-          failure);
+      if (rank == 0) {
+        log_warning(
+            "[comm] retrying to form the Gloo group, now with connections from all "
+            "addresses: " +
+            failure);
+      }
     }
     GlooOptions now = options;
     now.forming_timeout = forming.time_for(attempts_left);
