@@ -72,7 +72,14 @@ TEST(KeptSettings, AreModelDataOrderAndOptimizer) {
       {"optimizer", "adam"}, {"momentum", "0.9"},
       {"amsgrad", "true"},   {"loss_scale", "2"},
       {"sampler_seed", "7"}, {"epoch_mean", "dataset"},
-      {"freeze", "conv*"},   {"init_skip", "fc*"}};
+      {"freeze", "conv*"},   {"init_skip", "fc*"},
+      {"target", "price"},   {"label_smoothing", "0.1"},
+      {"columns", "a"},      {"ignore_index", "3"},
+      {"categories", "a"},   {"image_size", "16"},
+      {"shape", "2,3"},      {"block_size", "16"},
+      {"augment", "flip"},   {"test_fraction", "0.3"},
+      {"ema_decay", "0.9"},  {"validation", "0.1"},
+      {"reshuffle", "false"}};
   for (const auto& [name, value] : changes) {
     const RunConfig before;
     RunConfig now = before;

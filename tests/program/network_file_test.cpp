@@ -97,6 +97,13 @@ TEST_F(ScriptFile, TrainsResumesAndHasTheSameAccuracyInPython) {
   EXPECT_THAT(run_ok(train_with(loss)).output, HasSubstr("executor eager"));
   // The run has its own copy.
   remove_all(network_);
+  for (const Arguments& command : std::vector<Arguments>{
+           {"train", "--resume", "auto", "--out", run, "--epochs", "3"},
+           {"eval", "--checkpoint", run},
+           {"predict", "--checkpoint", run, "--out", scratch_ / "predictions.csv"},
+           {"export", "--checkpoint", run, "--out", scratch_ / "net.onnx"}}) {
+    expect_error_line(tandem_run(command), 2, {"is TorchScript, which runs code"});
+  }
   run_ok({"train", "--resume", "auto", "--out", run, "--epochs", "3", "--trust"});
   const auto correct = correct_in(run, "500");
   EXPECT_GT(std::stoi(correct), 150);

@@ -5,9 +5,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <tuple>
@@ -129,47 +126,6 @@ TEST(ParameterServerProgram, AsynchronousTrainsAndReportsStaleness) {
 std::string name_of_process(pid_t pid) {
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   return name.substr(0, name.find('\n'));
-}
-
-// TCP ports and abstract Unix sockets on which a process listens.
-std::vector<std::string> open_doors_of(pid_t pid) {
-  const auto folder = "/proc/" + std::to_string(pid);
-  std::set<std::string> own;
-  for (const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) {
-    std::error_code gone;
-    const auto link = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (link.rfind("socket:[", 0) == 0) {
-      own.insert(link.substr(8, link.size() - 9));
-    }
-  }
-  std::vector<std::string> doors;
-  for (const char* table : {"tcp", "tcp6", "unix"}) {
-    for (const auto& line : split(read_file(folder + "/net/" + table), '\n')) {
-      std::istringstream text(line);
-      const std::vector<std::string> words(
-          std::istream_iterator<std::string>(text), {});
-      const bool is_unix = std::string(table) == "unix";
-      const size_t inode = is_unix ? 6 : 9;
-      const bool listens = is_unix ? words.size() > 7 && words[7][0] == '@'
-                                   : words.size() > 9 && words[3] == "0A";
-      if (listens && own.count(words[inode]) > 0) {
-        doors.push_back(std::string(table) + " " + words[is_unix ? 7 : 1]);
-      }
-    }
-  }
-  return doors;
-}
-
-TEST(ParameterServerProgram, OpensNoPortOnOneHost) {
-  const Scratch scratch;
-  const auto out = scratch / "run";
-  Process run({with({program()}, server_run(out, {}, "2000")), {}, true});
-  wait_until_it_reports(out);
-  const auto workers = workers_of(out);
-  EXPECT_EQ(workers.size(), 3u);
-  for (const pid_t pid : workers) {
-    EXPECT_THAT(open_doors_of(pid), IsEmpty());
-  }
 }
 
 // A backend, and the rank that is killed.

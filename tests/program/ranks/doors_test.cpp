@@ -1,0 +1,69 @@
+// Ports and sockets of runs on one host, as docs/about/security.md lists them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "tests/program/program.h"
+#include "workers.h"
+
+namespace tandem::doors_test {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// TCP ports and abstract Unix sockets on which a process listens.
+std::vector<std::string> open_doors_of(pid_t pid) {
+  const auto folder = "/proc/" + std::to_string(pid);
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) {
+    std::error_code gone;
+    const auto link = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (link.rfind("socket:[", 0) == 0) {
+      own.insert(link.substr(8, link.size() - 9));
+    }
+  }
+  std::vector<std::string> doors;
+  for (const char* table : {"tcp", "tcp6", "unix"}) {
+    for (const auto& line : split(read_file(folder + "/net/" + table), '\n')) {
+      std::istringstream text(line);
+      const std::vector<std::string> words(
+          std::istream_iterator<std::string>(text), {});
+      const bool is_unix = std::string(table) == "unix";
+      const size_t inode = is_unix ? 6 : 9;
+      const bool listens = is_unix ? words.size() > 7 && words[7][0] == '@'
+                                   : words.size() > 9 && words[3] == "0A";
+      if (listens && own.count(words[inode]) > 0) {
+        doors.push_back(std::string(table) + " " + words[is_unix ? 7 : 1]);
+      }
+    }
+  }
+  return doors;
+}
+
+TEST(Doors, RanksThatShareMemoryOpenNone) {
+  for (const char* strategy : {"data_parallel", "pipeline", "parameter_server"}) {
+    const Scratch scratch;
+    const auto out = scratch / "run";
+    const Process run(
+        {{program(), "train", "--strategy", strategy, "--model", "convnet", "--limit",
+          "640", "--epochs", "2000", "--nproc", "3", "--out", out},
+         {},
+         true});
+    wait_until_it_reports(out);
+    const auto workers = workers_of(out);
+    EXPECT_EQ(workers.size(), 3u);
+    for (const pid_t pid : workers) {
+      EXPECT_THAT(open_doors_of(pid), IsEmpty());
+    }
+    // The socket for `tandem top`.
+    EXPECT_THAT(open_doors_of(run.pid()), ElementsAre(StartsWith("unix @")));
+  }
+}
+
+}  // namespace tandem::doors_test
