@@ -64,7 +64,7 @@ TEST_P(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
 
 TEST_P(Stalled, RanksCanSaveAfterAStoppingSignal) {
   start(
-      {"--nproc", "2"},
+      {"--nproc", "2", "--grace", "60"},
       "trap 'seq 300000; seq 300000 >&2; echo saved > $DIR/saved$RANK; exit 0' TERM;"
       "seq 20000; sleep 60 & wait");
   kill(launcher_->pid(), SIGTERM);
