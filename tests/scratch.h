@@ -9,7 +9,7 @@ namespace tandem {
 /// A private directory for a test. The destructor removes it with its contents.
 class Scratch {
  public:
-  Scratch() = default;
+  Scratch() : path_(make_private_directory()) {}
   ~Scratch() {
     remove_all(path_);
   }
@@ -24,7 +24,7 @@ class Scratch {
   }
 
  private:
-  std::string path_ = make_private_directory();
+  std::string path_;
 };
 
 }  // namespace tandem

@@ -169,8 +169,6 @@ namespace {
 // bounds of heap blocks.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kGuardsHeap = true;
-#elif defined(__has_feature)
-constexpr bool kGuardsHeap = __has_feature(address_sanitizer);
 #else
 constexpr bool kGuardsHeap = false;
 #endif

@@ -16,6 +16,9 @@ TEST(FreeMemory, IsPartOfTheMachinesMemory) {
 
 // A limit that leaves nothing, and a limit that leaves at most its size.
 TEST(FreeMemory, IsBoundedByTheAddressSpaceLimit) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer needs address space; scripts/test -R FreeMemory";
+#endif
   const int code = code_of_child([] {
     rlimit limit{int64_t{1} << 50, RLIM_INFINITY};
     setrlimit(RLIMIT_AS, &limit);

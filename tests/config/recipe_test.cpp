@@ -44,7 +44,7 @@ TEST(Recipe, LaunchTableNamesTheLauncher) {
            {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
            {"[launch]\nwith = 3\n",
             "a.toml:2: launcher = 3, expected a string in quotes"}}) {
-    expect_error<ConfigError>([&] { read_text(text); }, {wanted});
+    expect_error<ConfigError>([&, text = text] { read_text(text); }, {wanted});
   }
 }
 

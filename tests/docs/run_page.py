@@ -88,9 +88,13 @@ def run(page, prefix, folder):
         name = os.path.basename(packed)[:-len(".gz")]
         with gzip.open(packed) as source, open(os.path.join(work, name), "wb") as file:
             file.write(source.read())
+    # Without optimization, programs of the page compile in half of the time.
+    toolchain = os.path.join(folder, "unoptimized.cmake")
+    with open(toolchain, "w", encoding="utf-8") as file:
+        file.write('set(CMAKE_CXX_FLAGS_RELEASE "-O0" CACHE STRING "")\n')
     variables = dict(
         os.environ, PATH=os.path.join(folder, "bin") + ":" + os.environ["PATH"],
-        CMAKE_PREFIX_PATH=prefix, CXXFLAGS="-O0", OMP_NUM_THREADS="1",
+        CMAKE_PREFIX_PATH=prefix, CMAKE_TOOLCHAIN_FILE=toolchain, OMP_NUM_THREADS="1",
         PKG_CONFIG_PATH=os.path.join(prefix, "lib", "pkgconfig"))
     with open(page, encoding="utf-8") as file:
         text = file.read()

@@ -82,8 +82,9 @@ class RunOnFiles : public testing::Test {
     for (const auto& [part, size] :
          {std::pair<std::string, int64_t>{"train", 50}, {"test", 40}}) {
       const std::string path = scratch_ / ("data/" + part);
+      const bool is_test = part == "test";
       write_npy(path + "_x.npy", make_samples<float>({3}, size, [&](int64_t i) {
-                  return i == 0 && part == "test" ? first : static_cast<double>(i % 7);
+                  return i == 0 && is_test ? first : static_cast<double>(i % 7);
                 }));
       write_npy(path + "_y.npy", make_samples<int64_t>({}, size, [](int64_t i) {
                   return i % 5;
