@@ -306,6 +306,19 @@ void check_scales(
   }
 }
 
+// The kernel makes a list of as many tensors as a number of a tensor says.
+void check_parts(
+    const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
+  constexpr int64_t kMostParts = 1 << 20;
+  const at::Tensor parts =
+      tensor_named("tensor_indices_or_sections", schema, arguments);
+  const bool is_number = parts.defined() && parts.dim() == 0;
+  const int64_t count = is_number ? parts.item().toLong()
+                                  : (arguments[1].isInt() ? arguments[1].toInt() : 0);
+  TORCH_CHECK(
+      count <= kMostParts, count, " parts are wanted, expected at most ", kMostParts);
+}
+
 // The quotient of the smallest integer and -1 stops the program. An output of another
 // shape would get other memory, as a part of an arena must not.
 void check_quotient(
@@ -388,6 +401,9 @@ ArgumentCheck argument_check(const std::string& target) {
   }
   if (target == "aten::embedding_bag") {
     return &check_bags;
+  }
+  if (target == "aten::tensor_split") {
+    return &check_parts;
   }
   if (target == "aten::_weight_norm") {
     return &check_weight_norm;

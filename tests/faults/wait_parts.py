@@ -95,18 +95,19 @@ LONG = ["--epochs", "40"]
 
 
 def on_one_and_three_hosts(settings, name, seen, once):
+    """Calls `once` as often on one host, divided among SEVERAL, as on three hosts."""
+    count = settings.runs or 15
     rows = []
     for way, flags in SEVERAL.items():
         flags = [*flags, *LONG]
         wanted, _ = undisturbed(settings, flags)
-        results, wrong = repeat(settings, settings.runs or 5,
+        results, wrong = repeat(settings, max(1, count // len(SEVERAL)),
                                 lambda _, f=flags, w=wanted: once(settings, f, w))
         rows.append((f"{name}: {way}", len(results) + len(wrong), len(results), seen, wrong))
     flags = ["--nproc", "1", *LONG]
     with Hosts(3) as hosts:
         settings = settings._replace(jobs=1)
-        results, wrong = repeat(settings, settings.runs or 5,
-                                lambda _: once(settings, flags, None, hosts))
+        results, wrong = repeat(settings, count, lambda _: once(settings, flags, None, hosts))
     rows.append((f"{name}: three hosts", len(results) + len(wrong), len(results), seen, wrong))
     return rows
 

@@ -51,7 +51,7 @@ TEST(CheckedOperators, RefuseKernelsThatTrustIndicesOrStrides) {
         "_pack_padded_sequence", "_index_put_impl_", "resize_", "empty_strided",
         "_sparse_coo_tensor_unsafe", "ormqr", "lu_unpack", "col_indices", "t_",
         "swapaxes_", "embedding_dense_backward", "_reshape_alias", "mkldnn_convolution",
-        "_thnn_fused_lstm_cell", "segment_reduce"}) {
+        "_thnn_fused_lstm_cell", "segment_reduce", "from_file"}) {
     EXPECT_THAT(problem_of("aten::" + target), HasSubstr("LibTorch does not check"))
         << target;
   }
@@ -93,7 +93,7 @@ TEST(CheckedOperators, RefuseNumbersThatKernelsDoNotCheck) {
 // Runs one call whose tensors are constants.
 std::string error_of_call(
     const std::string& target, const std::vector<at::Tensor>& tensors,
-    const std::vector<Argument>& more = {}) {
+    const std::vector<Argument>& more = {}, const std::string& overload = "") {
   GraphBuilder builder({3});
   std::vector<Argument> arguments;
   for (const auto& tensor : tensors) {
@@ -102,7 +102,7 @@ std::string error_of_call(
         Argument::of_value(builder.state(name, tensor, ValueKind::constant)));
   }
   arguments.insert(arguments.end(), more.begin(), more.end());
-  builder.add(target, "", call_of(target, "", arguments).arguments, {});
+  builder.add(target, overload, call_of(target, overload, arguments).arguments, {});
   const auto& graph = builder.graph();
   return error_of<Error>([&] {
     Interpreter(graph, {}).run(waves({2, 3}), in_mode(false));
@@ -136,6 +136,11 @@ TEST(CheckedOperators, ValuesAreCheckedBeforeTheKernelRuns) {
   EXPECT_THAT(
       error_of_call("aten::channel_shuffle", {image}, {Argument::of(0)}),
       HasSubstr("groups is 0"));
+  const auto count = at::full({}, int64_t{1} << 34, at::kLong);
+  EXPECT_THAT(
+      error_of_call(
+          "aten::tensor_split", {image, count}, {}, "tensor_indices_or_sections"),
+      HasSubstr("17179869184 parts are wanted"));
 }
 
 TEST(CheckedOperators, RecurrentLayersNeedAllTheirWeights) {
