@@ -316,7 +316,8 @@ void check_parts(
   const int64_t count = is_number ? parts.item().toLong()
                                   : (arguments[1].isInt() ? arguments[1].toInt() : 0);
   TORCH_CHECK(
-      count <= kMostParts, count, " parts are wanted, expected at most ", kMostParts);
+      count <= kMostParts, "the number of parts is ", count, ", expected at most ",
+      kMostParts);
 }
 
 // The quotient of the smallest integer and -1 stops the program. An output of another

@@ -140,7 +140,7 @@ TEST(CheckedOperators, ValuesAreCheckedBeforeTheKernelRuns) {
   EXPECT_THAT(
       error_of_call(
           "aten::tensor_split", {image, count}, {}, "tensor_indices_or_sections"),
-      HasSubstr("17179869184 parts are wanted"));
+      HasSubstr("the number of parts is 17179869184"));
 }
 
 TEST(CheckedOperators, RecurrentLayersNeedAllTheirWeights) {
