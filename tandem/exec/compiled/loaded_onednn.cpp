@@ -37,6 +37,7 @@
   F(dnnl_memory_desc_init_submemory)               \
   F(dnnl_memory_desc_init_by_strides)              \
   F(dnnl_memory_desc_init_by_tag)                  \
+  F(dnnl_post_ops_append_sum_v2)                   \
   F(dnnl_primitive_desc_iterator_create)           \
   F(dnnl_primitive_desc_iterator_destroy)          \
   F(dnnl_primitive_desc_iterator_fetch)
