@@ -65,10 +65,9 @@ def replace_once(settings, flags, wanted, hosts=None):
 
 def folders(settings):
     """The folder of a run is removed, renamed, or replaced by a folder or a link: all
-    launchers end with one line, nothing is written at the old name, and a run whose folder
-    is moved back has equal bits."""
-    return on_one_and_three_hosts(settings, "the folder disappears", "named, same bits",
-                                  replace_once)
+    launchers end with one line, and nothing is written at the old name. On one host, a run
+    whose folder is moved back has equal bits."""
+    return on_one_and_three_hosts(settings, "the folder disappears", "named", replace_once)
 
 
 def read(program, out):
@@ -106,9 +105,8 @@ def read_once(settings, flags, wanted, hosts=None):
 
 def evaluations(settings):
     """eval and export read a run that saves after each step and keeps one checkpoint: each
-    command works, and the run has equal bits."""
-    return on_one_and_three_hosts(settings, "reads during saves", "all work, same bits",
-                                  read_once)
+    command works. On one host, the run has equal bits."""
+    return on_one_and_three_hosts(settings, "reads during saves", "all work", read_once)
 
 
 PARTS = {"folders": folders, "evaluations": evaluations}
