@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/call_recorder.h"
 #include "tandem/graph/checked_operators.h"
 #include "tandem/graph/effects.h"
 
@@ -297,7 +298,7 @@ class Interpreter::Pass {
       stack = step.row->run_list(call);
     } else {
       if (step.check != nullptr) {
-        step.check(step.handle->schema(), stack);
+        check_arguments(step, stack);
       }
       step.handle->callBoxed(&stack);
     }
@@ -305,6 +306,22 @@ class Interpreter::Pass {
       round_all(stack);
     }
     store(step, stack);
+  }
+
+  // A repetition of a recorded pass checks its own values.
+  static void check_arguments(const Step& step, const std::vector<c10::IValue>& stack) {
+    const auto& schema = step.handle->schema();
+    if (auto* recorder = CallRecorder::current()) {
+      auto arguments = stack;
+      recorder->call_function(
+          arguments, {},
+          [check = step.check, &schema](auto& values, const SampleContext&) {
+            check(schema, values);
+            values.clear();
+          });
+    } else {
+      step.check(schema, stack);
+    }
   }
 
   bool rounds_output(RoundedValues values) const {

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/call_recorder.h"
 
 namespace tandem {
 
@@ -31,34 +32,39 @@ std::optional<size_t> sample_dimension(const std::vector<Size>& shape) {
   return std::nullopt;
 }
 
+using Draw = std::function<at::Tensor(
+    const SampleContext& context, int64_t samples, int64_t elements)>;
+
 // Calls `draw` with the values that determine the random numbers, the number of samples
 // and the number of elements per sample, and returns its rows as a tensor of `sizes`.
-// In evaluation, the seed is 0.
-template <typename Draw>
+// In evaluation, the seed is 0. A recording keeps `draw`.
 at::Tensor draw_per_sample(
     const OperatorCall& call, std::vector<int64_t> sizes,
-    const std::vector<Size>& shape, const Draw& draw) {
-  SampleContext context = call.context.samples;
-  if (!call.context.training) {
-    context.seed = 0;
-    context.epoch = context.step_position = 0;
-  }
+    const std::vector<Size>& shape, Draw draw) {
   const auto dimension = sample_dimension(shape);
-  if (!dimension) {
-    context.first_position = context.step_position;
-    return draw(context, 1, c10::multiply_integers(sizes)).view(sizes);
+  int64_t samples = 1;
+  if (dimension) {
+    // A dimension such as N * heads has several rows per sample.
+    const int64_t rows = sizes.at(*dimension);
+    sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(*dimension));
+    sizes.insert(sizes.begin(), rows);
+    samples = call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
   }
-  // A dimension such as N * heads has several rows per sample.
-  const auto place = static_cast<std::ptrdiff_t>(*dimension);
-  const int64_t rows = sizes.at(*dimension);
-  sizes.erase(sizes.begin() + place);
-  sizes.insert(sizes.begin(), rows);
-  const int64_t samples =
-      call.samples > 0 && rows % call.samples == 0 ? call.samples : rows;
-  const int64_t count = c10::multiply_integers(sizes);
-  return draw(context, samples, samples == 0 ? 0 : count / samples)
-      .view(sizes)
-      .movedim(0, place);
+  const int64_t elements = samples == 0 ? 0 : c10::multiply_integers(sizes) / samples;
+  const auto drawn = draw_recorded(
+      call.context.samples, [=, training = call.context.training,
+                             draw = std::move(draw)](SampleContext context) {
+        if (!training) {
+          context.seed = 0;
+          context.epoch = context.step_position = 0;
+        }
+        if (!dimension) {
+          context.first_position = context.step_position;
+        }
+        return draw(context, samples, elements);
+      });
+  const auto rows = drawn.view(sizes);
+  return dimension ? rows.movedim(0, static_cast<int64_t>(*dimension)) : rows;
 }
 
 // Returns a mask for a tensor of `sizes`: 0 with probability `p`, otherwise 1 / (1 -
@@ -70,10 +76,10 @@ at::Tensor mask_for(
       options.dtype() == at::kDouble ? at::ScalarType::Double : at::ScalarType::Float;
   return draw_per_sample(
              call, sizes, shape,
-             [&](const SampleContext& context, int64_t samples, int64_t elements) {
+             [=, layer = call.node.number](
+                 const SampleContext& context, int64_t samples, int64_t elements) {
                return dropout_mask(
-                   context, call.node.number, samples, elements, p,
-                   options.dtype(dtype));
+                   context, layer, samples, elements, p, options.dtype(dtype));
              })
       .to(c10::typeMetaToScalarType(options.dtype()));
 }
@@ -84,8 +90,9 @@ at::Tensor uniform_for(
     const std::vector<Size>& shape) {
   return draw_per_sample(
       call, sizes, shape,
-      [&](const SampleContext& context, int64_t samples, int64_t elements) {
-        return uniform_numbers(context, call.node.number, samples, elements);
+      [layer = call.node.number](
+          const SampleContext& context, int64_t samples, int64_t elements) {
+        return uniform_numbers(context, layer, samples, elements);
       });
 }
 
