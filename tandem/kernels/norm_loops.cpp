@@ -75,32 +75,68 @@ TANDEM_ALWAYS_INLINE void load_gradient(
   }
 }
 
+// Number of pixels whose values are added before their sum is added to a Total.
+constexpr int64_t kRun = 16;
+
+// A sum of sums of runs, with compensation for its rounding errors: one rounding error
+// remains for any number of runs (Kahan, 1965).
+template <typename Row>
+struct Total {
+  Row sum;
+  Row lost;
+
+  TANDEM_ALWAYS_INLINE void add(const Row& run) {
+    for (int k = 0; k < Row::vectors; ++k) {
+      const auto more = run.part[k] - lost.part[k];
+      const auto next = sum.part[k] + more;
+      lost.part[k] = (next - sum.part[k]) - more;
+      sum.part[k] = next;
+    }
+  }
+};
+
+// Calls body(first pixel, end) for each run.
+template <typename Body>
+TANDEM_ALWAYS_INLINE void for_runs(const NormPlane& plane, Body&& body) {
+  for (int64_t first = 0; first < plane.pixels; first += kRun) {
+    body(first, first + kRun < plane.pixels ? first + kRun : plane.pixels);
+  }
+}
+
 template <typename T>
 void moments(const NormPlane& plane, const T* in, float* mean, float* squares) {
   const float share = 1.0F / static_cast<float>(plane.pixels);
   for_rows(plane, [&](auto row, int64_t lane) {
-    auto sum = row;
-    for (int64_t i = 0; i < plane.pixels; ++i) {
-      auto value = row;
-      value.load(in + i * plane.lanes + lane);
-      for (int k = 0; k < row.vectors; ++k) {
-        sum.part[k] += value.part[k];
+    Total<decltype(row)> sums;
+    for_runs(plane, [&](int64_t first, int64_t end) {
+      auto sum = row;
+      for (int64_t i = first; i < end; ++i) {
+        auto value = row;
+        value.load(in + i * plane.lanes + lane);
+        for (int k = 0; k < row.vectors; ++k) {
+          sum.part[k] += value.part[k];
+        }
       }
-    }
-    for (auto& part : sum.part) {
+      sums.add(sum);
+    });
+    for (auto& part : sums.sum.part) {
       part *= share;
     }
-    auto square = row;
-    for (int64_t i = 0; i < plane.pixels; ++i) {
-      auto value = row;
-      value.load(in + i * plane.lanes + lane);
-      for (int k = 0; k < row.vectors; ++k) {
-        const auto distance = value.part[k] - sum.part[k];
-        square.part[k] += distance * distance;
+    Total<decltype(row)> all_squares;
+    for_runs(plane, [&](int64_t first, int64_t end) {
+      auto square = row;
+      for (int64_t i = first; i < end; ++i) {
+        auto value = row;
+        value.load(in + i * plane.lanes + lane);
+        for (int k = 0; k < row.vectors; ++k) {
+          const auto distance = value.part[k] - sums.sum.part[k];
+          square.part[k] += distance * distance;
+        }
       }
-    }
-    sum.store(mean + lane);
-    square.store(squares + lane);
+      all_squares.add(square);
+    });
+    sums.sum.store(mean + lane);
+    all_squares.sum.store(squares + lane);
   });
 }
 
@@ -136,21 +172,27 @@ void gradient_sums(
   for_rows(plane, [&](auto row, int64_t lane) {
     auto mean = row;
     mean.load(channels.mean + lane);
-    auto sum = row;
-    auto product = row;
-    for (int64_t i = 0; i < plane.pixels; ++i) {
-      const int64_t at = i * plane.lanes + lane;
-      auto value = row;
-      auto gradient = row;
-      value.load(in + at);
-      load_gradient(grad, out, at, gradient);
-      for (int k = 0; k < row.vectors; ++k) {
-        sum.part[k] += gradient.part[k];
-        product.part[k] += gradient.part[k] * (value.part[k] - mean.part[k]);
+    Total<decltype(row)> all;
+    Total<decltype(row)> all_products;
+    for_runs(plane, [&](int64_t first, int64_t end) {
+      auto sum = row;
+      auto product = row;
+      for (int64_t i = first; i < end; ++i) {
+        const int64_t at = i * plane.lanes + lane;
+        auto value = row;
+        auto gradient = row;
+        value.load(in + at);
+        load_gradient(grad, out, at, gradient);
+        for (int k = 0; k < row.vectors; ++k) {
+          sum.part[k] += gradient.part[k];
+          product.part[k] += gradient.part[k] * (value.part[k] - mean.part[k]);
+        }
       }
-    }
-    sum.store(sums + lane);
-    product.store(products + lane);
+      all.add(sum);
+      all_products.add(product);
+    });
+    all.sum.store(sums + lane);
+    all_products.sum.store(products + lane);
   });
 }
 
