@@ -39,6 +39,12 @@ struct LayerTensors : LayerState {
   }
 };
 
+/// Returns whether the tensors are those of a grouped convolution. Its weight has the
+/// shape groups x out / groups x in / groups x height x width, as in oneDNN.
+inline bool has_groups(const LayerTensors& tensors) {
+  return tensors.weight.dim() == 5;
+}
+
 struct BoundLayer {
   FusedLayer fused;
   LayerTensors tensors;

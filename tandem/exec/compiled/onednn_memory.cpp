@@ -103,7 +103,7 @@ memory PackedProduct::plan_forward(
 memory PackedProduct::plan_backward(
     const dnnl::primitive_desc& primitive, const memory& grad_output,
     const at::Tensor& weight, const OnednnContext& context) {
-  const memory grad_input(primitive.diff_src_desc(), context.engine);
+  const memory grad_input = context.make(primitive.diff_src_desc());
   backward_ = {
       dnnl::primitive(primitive),
       {{DNNL_ARG_DIFF_DST,

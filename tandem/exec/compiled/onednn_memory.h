@@ -8,6 +8,7 @@
 
 #include "tandem/core/bf16.h"
 #include "tandem/core/numerics.h"
+#include "tandem/exec/compiled/memory_pool.h"
 
 namespace tandem {
 
@@ -23,6 +24,14 @@ struct OnednnContext {
   // Formats of products and roundings. Sums, parameters and their gradients are always
   // float32.
   Numerics numerics;
+  // Gives memory to the outputs, gradients and scratch memory of operations; null: each
+  // allocates its own.
+  MemoryPool* pool = nullptr;
+
+  /// Returns memory for an output or a gradient.
+  dnnl::memory make(const dnnl::memory::desc& desc) const {
+    return pool == nullptr ? dnnl::memory(desc, engine) : pool->make(desc, engine);
+  }
 
   /// Returns the type of the values that convolutions and matrix products read.
   OnednnType product() const {

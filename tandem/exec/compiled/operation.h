@@ -56,6 +56,28 @@ class OnednnOp {
   dnnl::memory make(const dnnl::memory::desc& desc) const {
     return {desc, context_.engine};
   }
+  /// Returns memory for an output or a gradient, which is valid until its last reader.
+  dnnl::memory make_value(const dnnl::memory::desc& desc) const {
+    return context_.make(desc);
+  }
+  /// Returns memory that only this pass of the operation uses, forward or backward.
+  dnnl::memory make_scratch(const dnnl::memory::desc& desc) {
+    scratches_.push_back(context_.make(desc));
+    return scratches_.back();
+  }
+  /// Allows other operations to use the scratch memory. Call it at the end of a plan.
+  void share_scratch() {
+    for (const auto& scratch : scratches_) {
+      if (context_.pool != nullptr) {
+        context_.pool->release(scratch);
+      }
+    }
+    scratches_.clear();
+  }
+  /// Returns whether other operations overwrite scratch memory between two passes.
+  bool shares_scratch() const {
+    return context_.pool != nullptr;
+  }
   dnnl::prop_kind forward_kind() const {
     return context_.training ? dnnl::prop_kind::forward_training
                              : dnnl::prop_kind::forward_inference;
@@ -83,6 +105,9 @@ class OnednnOp {
   dnnl::memory grad_input_;
   LayoutChange input_change_;
   LayoutChange grad_change_;
+
+ private:
+  std::vector<dnnl::memory> scratches_;
 };
 
 /// Makes an operation of the class Op.
@@ -111,8 +136,10 @@ MakeOnednnOp make_onednn_small_convolution;
 bool fits_small_convolution(const FusedLayer& fused);
 /// Compiles a float32 convolution with Winograd's algorithm.
 MakeOnednnOp make_onednn_winograd;
-/// Returns whether make_onednn_winograd() supports the layer and is expected to be
-/// fast. Windows have 3 x 3 pixels or, on AVX2 and NEON, 5 x 5 pixels.
-bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
+/// Returns whether make_onednn_winograd() supports the layer and is expected to be fast
+/// for outputs of this number of tiles of 4 x 4 pixels. Windows have 3 x 3 pixels or,
+/// on AVX2 and NEON, 5 x 5 pixels.
+bool fits_winograd(
+    const FusedLayer& fused, const OnednnContext& context, int64_t tiles);
 
 }  // namespace tandem

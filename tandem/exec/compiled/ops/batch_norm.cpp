@@ -34,7 +34,7 @@ class BatchNorm : public OnednnOp {
     const OnednnDims dims = dims_of(input);
     const auto [tag, lanes] = pixel_layout_for(input);
     plan_input(input, {dims, type_of(input), tag});
-    output_ = make(input_.get_desc());
+    output_ = make_value(input_.get_desc());
     images_ = dims[0];
     channels_ = dims[1];
     blocks_ = (channels_ + lanes - 1) / lanes;
@@ -54,7 +54,7 @@ class BatchNorm : public OnednnOp {
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
-    grad_input_ = wants_input_grad ? make(input_.get_desc()) : memory();
+    grad_input_ = wants_input_grad ? make_value(input_.get_desc()) : memory();
     return grad_input_;
   }
 

@@ -32,7 +32,7 @@ class Convolution : public OnednnOp {
           images(in_dims_), weights(context_.product()), bias(), images(out_dims_),
           stride(), padding(), padding());
     });
-    output_ = make(pd_.dst_desc());
+    output_ = make_value(pd_.dst_desc());
     source_ = product_.plan_forward(
         pd_, input, tensors_.weight, tensors_.bias, output_, context_);
     return output_;
@@ -46,7 +46,9 @@ class Convolution : public OnednnOp {
     if (tensors_.is_trained()) {
       plan_weights_gradient();
     }
-    return wants_input_grad ? plan_input_gradient() : memory();
+    const memory grad_input = wants_input_grad ? plan_input_gradient() : memory();
+    share_scratch();
+    return grad_input;
   }
 
   void forward(const OnednnPass& pass) override {
@@ -97,6 +99,8 @@ class Convolution : public OnednnOp {
 
   // Largest number of parts of a batch.
   static constexpr int64_t kMostParts = 8;
+  // Most sums of all parts: 32 MiB.
+  static constexpr int64_t kMostSums = int64_t{1} << 23;
 
   int64_t extent(int64_t in) const {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
@@ -111,7 +115,7 @@ class Convolution : public OnednnOp {
   }
 
   memory::desc weights(OnednnType type) const {
-    return any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, type);
+    return any_desc(tensors_.weight.sizes().vec(), type);
   }
   memory::desc bias() const {
     return plain_desc({layer_.out});
@@ -127,8 +131,9 @@ class Convolution : public OnednnOp {
   // CPU. The rule is fixed, so that all ranks and a resumed run make the same choice.
   template <typename Make>
   std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
-    if (context_.product() == OnednnType::f32 && layer_.kernel == 3 &&
-        layer_.stride == 1 && layer_.in % 16 == 0 && layer_.out % 16 == 0) {
+    if (context_.product() == OnednnType::f32 && !has_groups(tensors_) &&
+        layer_.kernel == 3 && layer_.stride == 1 && layer_.in % 16 == 0 &&
+        layer_.out % 16 == 0) {
       try {
         return make_pd(algorithm::convolution_winograd);
       } catch (const dnnl::error&) {
@@ -154,7 +159,9 @@ class Convolution : public OnednnOp {
     const memory grad =
         weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_);
     const int64_t count = in_dims_[0];
-    const int64_t each = (count + kMostParts - 1) / kMostParts;
+    const int64_t parts =
+        std::clamp(kMostSums / tensors_.weight.numel(), int64_t{1}, kMostParts);
+    const int64_t each = (count + parts - 1) / parts;
     for (int64_t first = 0; first < count; first += each) {
       parts_.push_back(plan_part(
           pd, slice(source, first, std::min(each, count - first)),
@@ -190,18 +197,19 @@ class Convolution : public OnednnOp {
 
   WeightsPart plan_part(
       const dnnl::convolution_backward_weights::primitive_desc& whole,
-      const memory& source, const memory& grad) const {
+      const memory& source, const memory& grad) {
     const auto pd =
         describe_weights(source.get_desc(), whole.diff_weights_desc(), grad.get_desc());
     const LoneThread lone;
-    WeightsPart part{make(pd.diff_weights_desc()), make(pd.diff_bias_desc()), {}};
+    WeightsPart part{
+        make_scratch(pd.diff_weights_desc()), make_scratch(pd.diff_bias_desc()), {}};
     part.primitive = {
         dnnl::convolution_backward_weights(pd),
         {{DNNL_ARG_SRC, source},
          {DNNL_ARG_DIFF_DST, grad},
          {DNNL_ARG_DIFF_WEIGHTS, part.weights},
          {DNNL_ARG_DIFF_BIAS, part.bias},
-         {DNNL_ARG_SCRATCHPAD, make(pd.scratchpad_desc())}}};
+         {DNNL_ARG_SCRATCHPAD, make_scratch(pd.scratchpad_desc())}}};
     return part;
   }
 
@@ -249,10 +257,15 @@ class Convolution : public OnednnOp {
 std::unique_ptr<OnednnOp> make_conv2d(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
+  if (has_groups(tensors)) {
+    return make_op<Convolution>(fused, tensors, context);
+  }
   if (fits_small_convolution(fused)) {
     return make_onednn_small_convolution(fused, tensors, context);
   }
-  if (fits_winograd(fused, context)) {
+  // At 8192 input channels times output channels, the transformed weights take 1.125
+  // MiB; larger weights would not stay in the L2 cache.
+  if (fits_winograd(fused, context, /*tiles=*/1)) {
     return make_onednn_winograd(fused, tensors, context);
   }
   return make_op<Convolution>(fused, tensors, context);

@@ -26,15 +26,15 @@ class MaxPool : public OnednnOp {
     plan_input(input, {in, type, tag});
     shape_ = {
         in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
-    output_ =
-        make({{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag});
+    output_ = make_value(
+        {{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag});
     which_.resize(static_cast<size_t>(elements_of(output_)));
     return output_;
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
     plan_grad_output(grad_output);
-    grad_input_ = make(input_.get_desc());
+    grad_input_ = make_value(input_.get_desc());
     return grad_input_;
   }
 

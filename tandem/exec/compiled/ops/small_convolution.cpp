@@ -36,7 +36,7 @@ class SmallConvolution : public OnednnOp {
       padded_.resize(static_cast<size_t>(images_ * image_size()));
     }
     plan_lanes();
-    output_ = make(
+    output_ = make_value(
         {{images_, layer_.out, shape_.out_height(), shape_.out_width()},
          context_.product(),
          tag_});

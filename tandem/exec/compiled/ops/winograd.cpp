@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/operation.h"
@@ -40,21 +41,25 @@ class WinogradConvolution : public OnednnOp {
     shape_ = {in[0],          layer_.in,  in[2],        in[3],
               layer_.padding, layer_.out, layer_.kernel};
     plan_input(input, blocked(in));
-    output_ = make(
+    output_ = make_value(
         blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
     threads_ = std::max(1, at::get_num_threads());
     scratch_ = floats(threads_ * kernels_.scratch(shape_));
     factors_ = floats(shape_.points());
+    share_scratch();
     return output_;
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
     const int64_t runs = runs_of(shape_);
-    tiles_of_a_part_ = (runs + kMostParts - 1) / kMostParts * kernels_.tiles;
+    const int64_t parts = std::clamp(kMostSums / sums_size(), int64_t{1}, kMostParts);
+    tiles_of_a_part_ = (runs + parts - 1) / parts * kernels_.tiles;
     parts_ = (shape_.tiles() + tiles_of_a_part_ - 1) / tiles_of_a_part_;
     sums_ = floats(parts_ * sums_size());
+    back_scratch_ = floats(threads_ * kernels_.scratch(shape_));
     if (!wants_input_grad) {
+      share_scratch();
       return {};
     }
     back_ = {
@@ -66,14 +71,20 @@ class WinogradConvolution : public OnednnOp {
         shape_.in_channels,
         shape_.kernel};
     back_factors_ = floats(back_.points());
-    grad_input_ = make(input_.get_desc());
+    grad_input_ = make_value(input_.get_desc());
+    share_scratch();
     return grad_input_;
   }
 
   void forward(const OnednnPass& pass) override {
     input_change_.run(stream());
-    transform_weights(pass.parameters_version);
-    on_threads(shape_, [&](int64_t first, int64_t last, float* scratch) {
+    if (std::exchange(version_, pass.parameters_version) != pass.parameters_version ||
+        shares_scratch()) {
+      back_is_stale_ = true;
+      kernels_.weights(
+          shape_, tensors_.weight.data_ptr<float>(), false, data_of<float>(factors_));
+    }
+    on_threads(shape_, scratch_, [&](int64_t first, int64_t last, float* scratch) {
       kernels_.convolve(
           shape_, first, last, data_of<float>(input_), data_of<float>(factors_),
           tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
@@ -98,7 +109,12 @@ class WinogradConvolution : public OnednnOp {
   }
 
   void backward_input() override {
-    on_threads(back_, [&](int64_t first, int64_t last, float* scratch) {
+    if (std::exchange(back_is_stale_, false)) {
+      kernels_.weights(
+          shape_, tensors_.weight.data_ptr<float>(), true,
+          data_of<float>(back_factors_));
+    }
+    on_threads(back_, back_scratch_, [&](int64_t first, int64_t last, float* scratch) {
       kernels_.convolve(
           back_, first, last, data_of<float>(grad_output_),
           data_of<float>(back_factors_), nullptr, false, data_of<float>(grad_input_),
@@ -110,40 +126,29 @@ class WinogradConvolution : public OnednnOp {
   memory::desc blocked(const OnednnDims& dims) const {
     return {dims, OnednnType::f32, kernels_.block == 16 ? Tag::nChw16c : Tag::nChw8c};
   }
-  memory floats(int64_t count) const {
-    return make(plain_desc({count}));
+  memory floats(int64_t count) {
+    return make_scratch(plain_desc({count}));
   }
   int64_t sums_size() const {
     return shape_.points() + shape_.out_channels;
   }
 
-  void transform_weights(int64_t version) {
-    if (version == version_) {
-      return;
-    }
-    version_ = version;
-    const float* weights = tensors_.weight.data_ptr<float>();
-    kernels_.weights(shape_, weights, false, data_of<float>(factors_));
-    if (back_factors_) {
-      kernels_.weights(shape_, weights, true, data_of<float>(back_factors_));
-    }
-  }
-
   int64_t runs_of(const WinogradShape& shape) const {
     return (shape.tiles() + kernels_.tiles - 1) / kernels_.tiles;
   }
-  float* scratch_of(int64_t thread) const {
-    return data_of<float>(scratch_) + thread * kernels_.scratch(shape_);
+  float* scratch_of(const memory& scratch, int64_t thread) const {
+    return data_of<float>(scratch) + thread * kernels_.scratch(shape_);
   }
 
   // Calls body(first tile, end of tiles, scratch) for each thread.
   template <typename Body>
-  void on_threads(const WinogradShape& shape, const Body& body) const {
+  void on_threads(
+      const WinogradShape& shape, const memory& scratch, const Body& body) const {
     const int64_t length = (runs_of(shape) + threads_ - 1) / threads_ * kernels_.tiles;
     parallel_for_each(threads_, 1, [&](int64_t thread) {
       body(
           std::min(shape.tiles(), thread * length),
-          std::min(shape.tiles(), (thread + 1) * length), scratch_of(thread));
+          std::min(shape.tiles(), (thread + 1) * length), scratch_of(scratch, thread));
     });
   }
 
@@ -160,7 +165,7 @@ class WinogradConvolution : public OnednnOp {
             shape_, part * tiles_of_a_part_,
             std::min(shape_.tiles(), (part + 1) * tiles_of_a_part_),
             data_of<float>(input_), data_of<float>(grad_output_), own,
-            own + shape_.points(), scratch_of(thread));
+            own + shape_.points(), scratch_of(back_scratch_, thread));
       }
     });
     parallel_for(0, sums_size(), kGrain, [&](int64_t begin, int64_t end) {
@@ -173,6 +178,8 @@ class WinogradConvolution : public OnednnOp {
 
   // Largest number of parts, and so of threads that compute them.
   static constexpr int64_t kMostParts = 8;
+  // Most sums of all parts: 32 MiB.
+  static constexpr int64_t kMostSums = int64_t{1} << 23;
   // Smallest number of sums per thread.
   static constexpr int64_t kGrain = 16'384;
 
@@ -186,17 +193,22 @@ class WinogradConvolution : public OnednnOp {
   int64_t parts_ = 1;
   int64_t tiles_of_a_part_ = 0;
   int64_t version_ = -1;
+  // True if back_factors_ are those of older weights.
+  bool back_is_stale_ = true;
   memory factors_;
   memory back_factors_;
   memory sums_;
+  // Scratch memory of the threads in forward, and in backward.
   memory scratch_;
+  memory back_scratch_;
 };
 
 }  // namespace
 
-bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
-  // Largest number of input channels times output channels. At this size, the
-  // transformed weights take 1.125 MiB; larger weights would not stay in the L2 cache.
+bool fits_winograd(
+    const FusedLayer& fused, const OnednnContext& context, int64_t tiles) {
+  // Largest number of input channels times output channels for each tile. Every run of
+  // tiles reads the transformed weights, and fewer tiles do not pay for the transform.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;
   const WinogradKernels* const kernels = winograd_kernels();
@@ -208,7 +220,8 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
   return kernels != nullptr && context.product() == OnednnType::f32 &&
          (layer.kernel == 3 || large) && layer.stride == 1 &&
          layer.padding < layer.kernel && layer.in % kernels->block == 0 &&
-         layer.out % kernels->block == 0 && layer.in * layer.out <= kMostWeights;
+         layer.out % kernels->block == 0 &&
+         layer.in * layer.out <= kMostWeights * tiles;
 }
 
 std::unique_ptr<OnednnOp> make_onednn_winograd(
