@@ -15,6 +15,7 @@
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/stage_executor.h"
+#include "tandem/graph/call_recorder.h"
 #include "tandem/kernels/isa.h"
 
 namespace tandem {
@@ -122,8 +123,11 @@ class EagerExecutor : public StageExecutor {
     try {
       if (options_.last) {
         // The weight is the initial gradient of backward, so it needs no extra pass.
-        flight.loss.backward(at::full(
-            {}, context.loss_weight * context.loss_scale, flight.loss.options()));
+        flight.loss.backward(
+            grad_output.defined() ? grad_output
+                                  : at::full(
+                                        {}, context.loss_weight * context.loss_scale,
+                                        flight.loss.options()));
       } else {
         flight.output.backward(grad_output.to(flight.output.device()));
       }
@@ -188,7 +192,9 @@ class EagerExecutor : public StageExecutor {
       forward.after_node = [this, traced = context.trace != nullptr](
                                const Node& node, const at::Tensor& output) {
         layer_outputs_.push_back(output.storage().getWeakStorageImpl());
-        if (traced) {
+        if (auto* recorder = CallRecorder::current()) {
+          record_layer(layer_name(node), output, *recorder);
+        } else if (traced) {
           trace_layer(layer_name(node), output);
         }
       };
@@ -204,6 +210,12 @@ class EagerExecutor : public StageExecutor {
       laps_.end("backward ", lap_);
       lap_ = name;
     });
+  }
+
+  static void record_layer(
+      const std::string& name, const at::Tensor& output, CallRecorder& recorder) {
+    recorder.end_layer(name);
+    before_backward(output, [name, &recorder] { recorder.begin_layer(name); });
   }
 
   StepSums sums_of(

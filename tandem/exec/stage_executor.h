@@ -116,6 +116,19 @@ class StageExecutor {
 
   /// Returns the kind of this executor, never `automatic`.
   virtual ExecutorKind kind() const = 0;
+
+  /// Returns a table of the calls and kernels of a training step, one line each, in
+  /// order; "" if none has been recorded. With StageOptions::measure, it has their
+  /// shares of the time.
+  virtual std::string program_table() const {
+    return "";
+  }
+
+  /// Returns whether the bits of the results depend on the number of threads, as those
+  /// of LibTorch's kernels do.
+  virtual bool depends_on_threads() const {
+    return true;
+  }
 };
 
 /// Returns the number formats for `exec.precision`, which must not be `automatic`.
@@ -136,6 +149,8 @@ struct StageOptions {
   bool stacked_statistics = false;
   // True if no earlier stage has trainable parameters.
   bool frozen_before = false;
+  // True if a recorded program measures the time of its calls and kernels.
+  bool measure = false;
 
   /// Returns whether backward() computes the gradient of the stage's input.
   bool wants_input_gradient() const {
@@ -152,11 +167,13 @@ struct StageOptions {
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
-/// Returns an executor that compiles a layered model into oneDNN primitives and custom
-/// kernels. It fuses ReLUs, and plans memory and layouts once for each batch size. It
-/// does not use autograd. It computes in float32. Only products in training are
-/// bfloat16, if `options.numerics` requires this and has_bf16() (kernels/isa.h) is
-/// true. `arenas` contain the tensors of `model`. Both objects must outlive the
+/// Returns an executor that compiles a model with a graph() for the CPU. It computes in
+/// float32, or in 16 bits if the model is a chain of layers.
+///
+/// A chain of layers with kernels runs by chain_executor.h in exec/compiled. For any
+/// other network, program_executor.h in exec/program records the operators of a step,
+/// forward and backward, once for each batch size, and repeats them with kernels for
+/// images. `arenas` contain the tensors of `model`. Both objects must outlive the
 /// executor.
 ///
 /// Throws ConfigError if compiled_obstacle() returns a reason.

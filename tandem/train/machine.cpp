@@ -63,10 +63,9 @@ Machine machine_of(Communicator& comm) {
 }
 
 std::string machine_changes(
-    const Machine& earlier, const Machine& now, ExecutorKind executor) {
+    const Machine& earlier, const Machine& now, bool depends_on_threads) {
   std::vector<std::string> changes;
-  // The compiled executor has equal bits with any number of threads.
-  if (executor == ExecutorKind::eager && !earlier.threads.empty() &&
+  if (depends_on_threads && !earlier.threads.empty() &&
       earlier.threads != now.threads) {
     changes.push_back(
         now.threads + (now.threads == "1" ? " thread" : " threads") + " instead of " +

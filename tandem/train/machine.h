@@ -12,9 +12,10 @@ namespace tandem {
 /// other ranks. Collective.
 [[nodiscard]] Machine machine_of(Communicator& comm);
 
-/// Returns the properties of `now` that change the bits of a run of `executor`, such as
-/// "1 thread instead of 2". Returns "" if there are none, or if `earlier` is unknown.
+/// Returns the properties of `now` that change the bits of a run, such as "1 thread
+/// instead of 2". The number of threads counts if the run's executor depends on it.
+/// Returns "" if there are none, or if `earlier` is unknown.
 [[nodiscard]] std::string machine_changes(
-    const Machine& earlier, const Machine& now, ExecutorKind executor);
+    const Machine& earlier, const Machine& now, bool depends_on_threads);
 
 }  // namespace tandem

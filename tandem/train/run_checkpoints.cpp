@@ -206,7 +206,8 @@ void RunCheckpoints::note_machine() {
 void RunCheckpoints::log_machine(const Machine& earlier) const {
   const std::string changes =
       comm_.rank() == 0
-          ? machine_changes(earlier, texts_.machine, parts_.executor->kind())
+          ? machine_changes(
+                earlier, texts_.machine, parts_.executor->depends_on_threads())
           : "";
   if (!changes.empty()) {
     log_info("resuming with " + changes + ": results are close, not equal in bits");

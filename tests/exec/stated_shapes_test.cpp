@@ -4,15 +4,16 @@
 #include <gmock/gmock.h>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/compiled/chain_executor.h"
 #include "tandem/exec/stage_executor.h"
 #include "tests/core/expect.h"
 #include "tests/graph/graphs.h"
 
 namespace tandem::stated_shapes_test {
 
-// Returns the error of the compiled executor for linear(x, weight, bias), whose input
-// has 4 values and whose output has 3 values.
-std::string error_for(
+// Returns linear(x, weight, bias), whose input has 4 values and whose output has 3
+// values.
+std::unique_ptr<Model> linear_model(
     const std::vector<int64_t>& weight, const std::vector<int64_t>& bias) {
   GraphBuilder builder({4});
   const auto w = builder.state("fc.weight", at::ones(weight, at::kDouble));
@@ -23,7 +24,13 @@ std::string error_for(
        Argument::of_value(b)},
       {3}, "fc");
   builder.trainable().states_shapes = true;
-  const auto model = make_graph_model(builder.graph());
+  return make_graph_model(builder.graph());
+}
+
+// Returns the error of the compiled executor for linear_model().
+std::string error_for(
+    const std::vector<int64_t>& weight, const std::vector<int64_t>& bias) {
+  const auto model = linear_model(weight, bias);
   ModelArenas arenas(model->parameters(), model->buffers());
   return error_of<Error>(
       [&] { (void)make_compiled_executor(*model, arenas, StageOptions()); });
@@ -34,7 +41,9 @@ TEST(StatedShapes, AreCheckedBeforeAKernelRuns) {
   EXPECT_THAT(
       error_for({9, 4}, {9}),
       testing::HasSubstr("computes the shape [1, 9], expected"));
-  EXPECT_THAT(error_for({3, 4}, {1}), testing::HasSubstr("its bias has another size"));
+  EXPECT_THAT(
+      chain_obstacle(*linear_model({3, 4}, {1})->graph(), {}),
+      testing::HasSubstr("its bias has another size"));
 }
 
 }  // namespace tandem::stated_shapes_test

@@ -63,7 +63,7 @@ TEST(NetworkFile, ExportedNetworkHasTheSameAccuracyInPython) {
   const std::string run = scratch / "run";
   run_ok(
       {"train", "--model", network, "--data", data, "--nproc", "3", "--batch-size", "5",
-       "--optimizer", "adam", "--lr", "0.02", "--epochs", "4", "--out", run});
+       "--optimizer", "adam", "--lr", "0.003", "--epochs", "6", "--out", run});
   const auto correct = correct_in(run, "200");
   EXPECT_GT(std::stoi(correct), 30);
   expect_correct_in_python("resnet18", run, data, correct);

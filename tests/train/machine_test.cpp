@@ -15,15 +15,15 @@ using testing::Not;
 
 TEST(Machine, NamesTheChangesThatMatterToTheExecutor) {
   const Machine earlier{"2", "AVX2 with kernels for AVX2"};
-  EXPECT_EQ(machine_changes(earlier, earlier, ExecutorKind::eager), "");
-  EXPECT_EQ(machine_changes({}, earlier, ExecutorKind::eager), "");
+  EXPECT_EQ(machine_changes(earlier, earlier, true), "");
+  EXPECT_EQ(machine_changes({}, earlier, true), "");
   const Machine now{"1", "DEFAULT with kernels for AVX2"};
   EXPECT_EQ(
-      machine_changes(earlier, now, ExecutorKind::eager),
+      machine_changes(earlier, now, true),
       "1 thread instead of 2, instruction set DEFAULT with kernels for AVX2 instead of "
       "AVX2 with kernels for AVX2");
   EXPECT_THAT(
-      machine_changes(earlier, now, ExecutorKind::compiled), Not(HasSubstr("thread")));
+      machine_changes(earlier, now, false), Not(HasSubstr("thread")));
 }
 
 // Returns the log of a run of one epoch, or of its next epoch.

@@ -14,7 +14,8 @@ struct Choices<ExecutorKind> {
       {ExecutorKind::automatic, "auto",
        "compiled, but eager on a GPU and for models that compiled cannot run"},
       {ExecutorKind::compiled, "compiled",
-       "oneDNN and tandem's kernels; layered models in fp32, bf16 or fp16"},
+       "kernels of tandem and oneDNN for CPUs; fp32, and chains of layers also in bf16 "
+       "or fp16"},
       {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},
       {ExecutorKind::compiled, "onednn"}};
 };

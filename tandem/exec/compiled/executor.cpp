@@ -15,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/bound_layers.h"
+#include "tandem/exec/compiled/chain_executor.h"
 #include "tandem/exec/compiled/graph_layers.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
@@ -232,6 +233,10 @@ class OnednnExecutor : public StageExecutor {
     return ExecutorKind::compiled;
   }
 
+  bool depends_on_threads() const override {
+    return false;
+  }
+
  private:
   using PlanKey = std::tuple<int, std::vector<int64_t>, bool>;
 
@@ -321,54 +326,21 @@ class OnednnExecutor : public StageExecutor {
 
 }  // namespace
 
-std::string compiled_obstacle(
-    const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (options.loss.own) {
-    return "the loss is custom";
-  }
-  if (model.graph() == nullptr) {
-    return "the model is only a function";
-  }
-  const std::string obstacle = layers_in(*model.graph()).obstacle;
+std::string chain_obstacle(const Graph& graph, const StageOptions& options) {
+  const std::string obstacle = layers_in(graph).obstacle;
   if (!obstacle.empty()) {
     return obstacle;
   }
-  const Graph& graph = *model.graph();
   if (options.last && !options.loss.of_numbers() &&
       graph.value(graph.output).shape.size() != 2) {
     return "it has losses for one class per sample only, but the output is " +
            text_of(graph.value(graph.output).shape);
   }
-  if (options.stacked_statistics) {
-    return "it does not exchange batch norm's statistics between ranks, which "
-           "--buffers sync needs";
-  }
-  for (const auto& tensor : arenas.tensors()) {
-    if (!tensor.is_contiguous()) {
-      return "some parameters are not contiguous, as with --channels-last";
-    }
-  }
-  if (!arenas.device().is_cpu()) {
-    return "it computes in main memory, but the model is on " + arenas.device().str();
-  }
-  for (const auto& named : arenas.state()) {
-    if (at::isFloatingType(named.tensor.scalar_type()) &&
-        named.tensor.scalar_type() != at::kFloat) {
-      return "it computes in float32, but " + named.name + " is " +
-             c10::toString(named.tensor.scalar_type());
-    }
-  }
-  return onednn_obstacle();
+  return "";
 }
 
-std::unique_ptr<StageExecutor> make_compiled_executor(
+std::unique_ptr<StageExecutor> make_chain_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  const std::string reason = compiled_obstacle(model, arenas, options);
-  if (!reason.empty()) {
-    throw ConfigError(
-        "[exec] executor compiled cannot run this model: " + reason +
-        "; use --executor eager");
-  }
   check_stated_shapes(*model.graph());
   return std::make_unique<OnednnExecutor>(model, arenas, options);
 }

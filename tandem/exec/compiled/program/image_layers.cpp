@@ -1,0 +1,287 @@
+#include "tandem/exec/compiled/program/image_layers.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <utility>
+
+namespace tandem {
+
+namespace {
+
+using Found = std::optional<ImageLayer>;
+
+class Finder {
+ public:
+  explicit Finder(const RecordedStep& step)
+      : step_(step), recording_(step.recording), readers_(step.recording) {}
+
+  Found layer_at(size_t call) const {
+    const RecordedCall& forward = recording_.calls[call];
+    Found found = forward.calls("aten::convolution")               ? convolution(call)
+                  : forward.calls("aten::native_batch_norm")       ? batch_norm(call)
+                  : forward.calls("aten::max_pool2d_with_indices") ? max_pool(call)
+                                                                   : std::nullopt;
+    if (found) {
+      found->forward = call;
+      found->input = forward.arguments[0].tensor;
+      found->output = forward.results[0];
+      fuse_relu(*found);
+    }
+    return found;
+  }
+
+ private:
+  const RecordedCall& call_at(int64_t index) const {
+    return recording_.calls[static_cast<size_t>(index)];
+  }
+
+  // convolution(input, weight, bias, stride, padding, dilation, transposed,
+  // output_padding, groups)
+  Found convolution(size_t call) const {
+    const CallReader reader(recording_, call);
+    const auto weight = reader.fixed(1);
+    const bool has_bias = reader.id(2) != kNoTensor;
+    if (!is_images(reader.tensor(0)) || !weight.defined() || weight.dim() != 4 ||
+        weight.size(2) != weight.size(3) || (has_bias && !reader.fixed(2).defined()) ||
+        reader.square(3) < 1 || reader.square(4) < 0 || !reader.all(5, 1) ||
+        reader.flag(6) ||
+        !is_images(&recording_.tensors[static_cast<size_t>(reader.result(0))])) {
+      return std::nullopt;
+    }
+    ImageLayer found;
+    Layer& layer = found.fused.layer;
+    layer.kind = LayerKind::conv2d;
+    layer.out = weight.size(0);
+    layer.in = reader.tensor(0)->sizes[1];
+    layer.kernel = weight.size(2);
+    layer.stride = reader.square(3);
+    layer.padding = reader.square(4);
+    found.tensors.weight = by_groups(weight, layer.in);
+    found.tensors.bias = has_bias ? reader.fixed(2) : at::zeros({layer.out});
+    // convolution_backward(grad_output, input, weight, bias_sizes, stride, padding,
+    // dilation, transposed, output_padding, groups, output_mask)
+    for (const size_t reading : readers_.of(reader.id(1))) {
+      const RecordedCall& backward = recording_.calls[reading];
+      if (reading <= call || !backward.calls("aten::convolution_backward") ||
+          backward.arguments[1].tensor != reader.id(0)) {
+        continue;
+      }
+      if (found.backward >= 0) {
+        // Several convolutions share input and weights.
+        return std::nullopt;
+      }
+      found.backward = static_cast<int64_t>(reading);
+    }
+    return with_backward(std::move(found), 10);
+  }
+
+  // Returns the weight of a convolution in the shape that has_groups() recognizes.
+  static at::Tensor by_groups(const at::Tensor& weight, int64_t in) {
+    const int64_t groups = in / weight.size(1);
+    return groups == 1 ? weight
+                       : weight.view(
+                             {groups, weight.size(0) / groups, weight.size(1),
+                              weight.size(2), weight.size(3)});
+  }
+
+  // native_batch_norm(input, weight, bias, running_mean, running_var, training,
+  // momentum, eps)
+  Found batch_norm(size_t call) const {
+    const CallReader reader(recording_, call);
+    ImageLayer found;
+    found.fused.layer.kind = LayerKind::batch_norm2d;
+    LayerTensors& tensors = found.tensors;
+    at::Tensor* const states[] = {
+        &tensors.weight, &tensors.bias, &tensors.running_mean, &tensors.running_var};
+    for (size_t i = 0; i < 4; ++i) {
+      *states[i] = reader.fixed(i + 1);
+      if (!states[i]->defined()) {
+        return std::nullopt;
+      }
+    }
+    const bool training = step_.has_backward();
+    if (!is_images(reader.tensor(0)) || reader.flag(5) != training ||
+        (training && reader.number(6) != kBatchNormMomentum) ||
+        reader.number(7) != kBatchNormEpsilon) {
+      return std::nullopt;
+    }
+    found.fused.layer.in = found.fused.layer.out = tensors.weight.numel();
+    // A node of the graph counts the batches.
+    tensors.num_batches = at::zeros({}, at::kLong);
+    // native_batch_norm_backward(grad_out, input, weight, running_mean, running_var,
+    // save_mean, save_invstd, train, eps, output_mask)
+    found.backward = readers_.only(reader.result(1));
+    if (training &&
+        (found.backward < 0 || readers_.only(reader.result(2)) != found.backward ||
+         !call_at(found.backward).calls("aten::native_batch_norm_backward") ||
+         call_at(found.backward).arguments[1].tensor != reader.id(0))) {
+      return std::nullopt;
+    }
+    return with_backward(std::move(found), 9);
+  }
+
+  // max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
+  Found max_pool(size_t call) const {
+    const CallReader reader(recording_, call);
+    ImageLayer found;
+    Layer& layer = found.fused.layer;
+    layer.kind = LayerKind::max_pool2d;
+    layer.kernel = reader.square(1);
+    const auto strides = recording_.calls[call].arguments[2].constant.toIntVector();
+    layer.stride = strides.empty() ? layer.kernel : reader.square(2);
+    if (!is_images(reader.tensor(0)) || layer.kernel < 1 ||
+        layer.stride != layer.kernel || !reader.all(3, 0) || !reader.all(4, 1) ||
+        reader.flag(5)) {
+      return std::nullopt;
+    }
+    // max_pool2d_with_indices_backward(grad_output, self, kernel_size, stride, padding,
+    // dilation, ceil_mode, indices)
+    const auto& uses = readers_.of(reader.result(1));
+    if (uses.empty()) {
+      return found;
+    }
+    found.backward = readers_.only(reader.result(1));
+    if (found.backward < 0 ||
+        !call_at(found.backward).calls("aten::max_pool2d_with_indices_backward") ||
+        call_at(found.backward).arguments[1].tensor != reader.id(0)) {
+      return std::nullopt;
+    }
+    found.grad_output = call_at(found.backward).arguments[0].tensor;
+    found.grad_input = call_at(found.backward).results[0];
+    return is_images(&recording_.tensors[static_cast<size_t>(found.grad_output)])
+               ? Found(found)
+               : std::nullopt;
+  }
+
+  // Completes a layer with parameters by the results of its backward call.
+  Found with_backward(ImageLayer found, size_t mask) const {
+    if (found.backward < 0) {
+      return found;
+    }
+    const CallReader reader(recording_, static_cast<size_t>(found.backward));
+    found.grad_output = reader.id(0);
+    if (!is_images(reader.tensor(0))) {
+      return std::nullopt;
+    }
+    if (reader.flag(mask, 0)) {
+      found.grad_input = reader.result(0);
+    }
+    const bool weight = reader.flag(mask, 1);
+    const bool bias = reader.flag(mask, 2);
+    if (!weight && !bias) {
+      return found;
+    }
+    const RecordedId results[] = {
+        weight ? reader.result(1) : kNoTensor, bias ? reader.result(2) : kNoTensor};
+    const at::Tensor in_arena[] = {
+        gradient_in_arena(results[0]), gradient_in_arena(results[1])};
+    found.accumulates =
+        (!weight || in_arena[0].defined()) && (!bias || in_arena[1].defined());
+    if (found.accumulates) {
+      for (const RecordedId result : results) {
+        if (result != kNoTensor) {
+          found.absorbed.push_back(readers_.of(result)[0]);
+        }
+      }
+    } else {
+      found.grad_weight = results[0];
+      found.grad_bias = results[1];
+    }
+    const auto target = [&](size_t i, const at::Tensor& like) {
+      return found.accumulates && results[i] != kNoTensor ? in_arena[i]
+                                                          : at::empty_like(like);
+    };
+    found.tensors.weight_grad =
+        target(0, found.tensors.weight).view(found.tensors.weight.sizes());
+    found.tensors.bias_grad = target(1, found.tensors.bias);
+    return found;
+  }
+
+  // Returns the tensor of the arena to which one call adds the gradient, if nothing
+  // else reads the gradient; otherwise an undefined tensor.
+  at::Tensor gradient_in_arena(RecordedId gradient) const {
+    const int64_t reading = gradient == kNoTensor ? -1 : readers_.only(gradient);
+    if (reading < 0 || !call_at(reading).calls("aten::add_")) {
+      return {};
+    }
+    const CallReader reader(recording_, static_cast<size_t>(reading));
+    return reader.id(1) == gradient && reader.number(2) == 1 ? reader.fixed(0)
+                                                             : at::Tensor();
+  }
+
+  // Fuses a ReLU after the layer, and its backward call.
+  void fuse_relu(ImageLayer& layer) const {
+    if (layer.fused.layer.kind == LayerKind::max_pool2d) {
+      return;
+    }
+    const int64_t relu = readers_.only(layer.output);
+    if (relu < 0 ||
+        !(call_at(relu).calls("aten::relu") || call_at(relu).calls("aten::relu_"))) {
+      return;
+    }
+    const RecordedId result = call_at(relu).results[0];
+    if (layer.backward < 0) {
+      layer.fused.relu = true;
+      layer.output = result;
+      layer.absorbed.push_back(static_cast<size_t>(relu));
+      return;
+    }
+    // threshold_backward(grad_output, self, threshold); the kernel of a convolution
+    // writes into the gradient, so nothing else may read it.
+    for (const size_t reading : readers_.of(result)) {
+      const RecordedCall& backward = recording_.calls[reading];
+      if (!backward.calls("aten::threshold_backward") ||
+          backward.arguments[1].tensor != result ||
+          readers_.only(backward.results[0]) != layer.backward ||
+          backward.results[0] != layer.grad_output ||
+          (layer.fused.layer.kind == LayerKind::conv2d &&
+           readers_.only(backward.arguments[0].tensor) < 0) ||
+          CallReader(recording_, reading).number(2) != 0) {
+        continue;
+      }
+      layer.fused.relu = true;
+      layer.output = result;
+      layer.grad_output = backward.arguments[0].tensor;
+      layer.absorbed.push_back(static_cast<size_t>(relu));
+      layer.absorbed.push_back(reading);
+      return;
+    }
+  }
+
+  const RecordedStep& step_;
+  const Recording& recording_;
+  Readers readers_;
+};
+
+}  // namespace
+
+std::string ImageLayer::text() const {
+  const Layer& layer = fused.layer;
+  const std::string window = fmt::format(" {0} x {0}", layer.kernel);
+  std::string text = layer.kind == LayerKind::batch_norm2d ? "batch norm"
+                     : layer.kind == LayerKind::max_pool2d ? "max pool" + window
+                                                           : "convolution" + window;
+  if (layer.kind == LayerKind::conv2d) {
+    text += has_groups(tensors) ? fmt::format(" in {} groups", tensors.weight.size(0))
+            : uses_winograd     ? ", Winograd"
+                                : "";
+  }
+  return text + (fused.relu ? " + ReLU" : "");
+}
+
+std::vector<ImageLayer> image_layers_in(const RecordedStep& step) {
+  const Finder finder(step);
+  std::vector<ImageLayer> layers;
+  for (size_t call = 0; call < step.recording.forward_calls; ++call) {
+    if (auto found = finder.layer_at(call)) {
+      layers.push_back(std::move(*found));
+    }
+  }
+  return layers;
+}
+
+}  // namespace tandem
