@@ -20,6 +20,17 @@ namespace tandem::custom_loop_test {
 
 using testing::HasSubstr;
 
+TEST(CompiledLoop, HasTheLossOfTheNetwork) {
+  const auto loss = [](const std::string& mode) {
+    const auto output =
+        checked(run_command({program("compiled_loop"), mode, "8"}, {}, 800)).output;
+    const size_t at = output.find("mean loss ");
+    EXPECT_NE(at, std::string::npos) << output;
+    return std::stod(output.substr(at + 10));
+  };
+  EXPECT_NEAR(loss("compiled"), loss("eager"), 0.002);
+}
+
 class ResumableLoop : public testing::Test {
  protected:
   static Arguments launch(int ranks, const std::string& directory, int epochs = 10) {
