@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/command_line.h"
+#include "app/worker/model_program.h"
 #include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/exec/compiled/graph_layers.h"
@@ -94,13 +95,16 @@ void print_obstacles(const Graph& graph) {
   }
   const std::string whole = layers_in(graph).obstacle;
   if (whole.empty()) {
-    fmt::print("The compiled executor can run this model.\n");
+    fmt::print("The compiled executor runs this model as a chain of layers.\n");
   } else if (all.empty()) {
-    fmt::print("The eager executor runs this model: {}.\n", whole);
+    fmt::print(
+        "The compiled executor records the operators of this model, because it is no "
+        "chain of layers: {}.\n",
+        whole);
   } else {
     fmt::print(
-        "The eager executor runs this model. {} of {} nodes have no compiled kernel "
-        "(*):\n",
+        "The compiled executor records the operators of this model, because it is no "
+        "chain of layers:\n{} of {} nodes have no kernel in a chain (*):\n",
         count, graph.nodes.size());
   }
   for (const auto& [reason, first, nodes] : all) {
@@ -179,7 +183,21 @@ int work_model(const Arguments& arguments) {
       app.add_option(
              "--classes", options.num_classes, "number of classes (default: 10)")
           ->check(whole_number(1, 1'000'000));
+  ProgramDump dump;
+  auto* program = app.add_flag(
+      "--dump-program",
+      "print the calls and kernels of a training step of a NET.pt2 that compiled "
+      "records");
+  app.add_flag("--profile", dump.profile, "with their shares of the time")
+      ->needs(program);
+  app.add_option("--batch-size", dump.batch_size, "samples of the step (default: 32)")
+      ->check(whole_number(1, 1'000'000))
+      ->needs(program);
   parse(app, arguments);
+  if (program->count() > 0) {
+    print_program(name, dump);
+    return 0;
+  }
   if (is_network_path(name)) {
     if (input->count() + classes->count() > 0) {
       throw ConfigError(

@@ -54,7 +54,26 @@ TEST(ModelCommand, PrintsModulesShapesAndParameters) {
       "         15680\n"
       "Total parameters: 7850\n"
       "Total FLOPs per sample: 15680\n"
-      "The compiled executor can run this model.\n");
+      "The compiled executor runs this model as a chain of layers.\n");
+}
+
+TEST(ModelCommand, PrintsTheProgramOfANetwork) {
+  const Scratch scratch;
+  const auto path = unpack_fixture(scratch, "residual-2.15.0.pt2");
+  const auto result =
+      run_ok({"model", path, "--dump-program", "--profile", "--batch-size", "4"});
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          ContainsRegex(
+              "\nforward +stem +convolution 3 x 3[^\n]* 4x[0-9x]+ +[0-9.]+ %"),
+          HasSubstr("\nbackward "), HasSubstr("aten::nll_loss_forward"),
+          HasSubstr("loss ")));
+  const auto chain = tandem_run(
+      {"model", unpack_fixture(scratch, "net-2.15.0.pt2"), "--dump-program"});
+  EXPECT_THAT(chain.errors, HasSubstr("is a chain of layers"));
+  EXPECT_THAT(
+      tandem_run({"model", path, "--profile"}).errors, HasSubstr("--dump-program"));
 }
 
 TEST(ModelCommand, MarksTheNodesOfANetworkFileWithoutACompiledKernel) {
@@ -65,7 +84,7 @@ TEST(ModelCommand, MarksTheNodesOfANetworkFileWithoutACompiledKernel) {
       result.output,
       AllOf(
           HasSubstr("stem                     conv2d "), HasSubstr("add *"),
-          HasSubstr("The eager executor runs this model. "),
+          HasSubstr("The compiled executor records the operators of this model, "),
           ContainsRegex("2 x aten::add has no compiled kernel\n +first add "
                         "\\(networks.py:[0-9]+: "),
           Not(HasSubstr("[] "))));
