@@ -3,7 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -87,6 +87,18 @@ class BackwardNode : public autograd::Node {
   size_t gradients_;
 };
 
+// Makes a node with the owner that this LibTorch uses: std::shared_ptr or, in newer
+// versions, c10::intrusive_ptr.
+using NodeOwner = decltype(autograd::Edge::function);
+template <typename... Arguments>
+NodeOwner make_node(std::shared_ptr<autograd::Node>*, Arguments&&... arguments) {
+  return std::make_shared<BackwardNode>(std::forward<Arguments>(arguments)...);
+}
+template <typename... Arguments>
+NodeOwner make_node(c10::intrusive_ptr<autograd::Node>*, Arguments&&... arguments) {
+  return c10::make_intrusive<BackwardNode>(std::forward<Arguments>(arguments)...);
+}
+
 std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : named) {
@@ -118,7 +130,8 @@ class CompiledFunction::State {
     at::Tensor output = flight->program().result(0).clone();
     if (needs_backward(input)) {
       const auto inputs = differentiated(input);
-      auto node = std::make_shared<BackwardNode>(std::move(flight), inputs.size());
+      const auto node =
+          make_node(static_cast<NodeOwner*>(nullptr), std::move(flight), inputs.size());
       node->set_next_edges(autograd::collect_next_edges(inputs));
       autograd::set_history(output, node);
     }

@@ -1,6 +1,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <list>
 #include <map>

@@ -30,6 +30,22 @@ class PlainCalls : public CallPlanner {
   const Recording& recording_;
 };
 
+// Returns the sizes of the instruction's first result, such as "32x64"; "" if it has
+// none.
+std::string sizes_of(const Instruction& instruction, const Recording& recording) {
+  std::string text;
+  for (const RecordedId id : instruction.writes) {
+    if (id == kNoTensor) {
+      continue;
+    }
+    for (const int64_t size : recording.tensors[static_cast<size_t>(id)].sizes) {
+      text += (text.empty() ? "" : "x") + std::to_string(size);
+    }
+    break;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::unique_ptr<CallPlanner> plan_plain_calls(const Recording& recording) {
@@ -176,17 +192,9 @@ std::string Program::table() const {
       "time");
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Instruction& instruction = steps_[i].instruction;
-    std::string sizes;
-    for (const RecordedId id : instruction.writes) {
-      if (id != kNoTensor && sizes.empty()) {
-        sizes = fmt::format(
-            "{}",
-            fmt::join(step_.recording.tensors[static_cast<size_t>(id)].sizes, "x"));
-      }
-    }
     text += fmt::format(
         "{:<9}{:<28}{:<36}{:<24}{:>7}\n", i < forward_steps_ ? "forward" : "backward",
-        layer_of(instruction), instruction.name, sizes,
+        layer_of(instruction), instruction.name, sizes_of(instruction, step_.recording),
         total == 0 ? "-" : fmt::format("{:.1f} %", 100 * steps_[i].seconds / total));
   }
   const double mebibytes = static_cast<double>(planner_->kept_bytes()) / (1 << 20);

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <optional>
 #include <utility>
