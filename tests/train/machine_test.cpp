@@ -22,8 +22,7 @@ TEST(Machine, NamesTheChangesThatMatterToTheExecutor) {
       machine_changes(earlier, now, true),
       "1 thread instead of 2, instruction set DEFAULT with kernels for AVX2 instead of "
       "AVX2 with kernels for AVX2");
-  EXPECT_THAT(
-      machine_changes(earlier, now, false), Not(HasSubstr("thread")));
+  EXPECT_THAT(machine_changes(earlier, now, false), Not(HasSubstr("thread")));
 }
 
 // Returns the log of a run of one epoch, or of its next epoch.
