@@ -184,8 +184,9 @@ int work_model(const Arguments& arguments) {
              "--classes", options.num_classes, "number of classes (default: 10)")
           ->check(whole_number(1, 1'000'000));
   ProgramDump dump;
+  bool dumps_program = false;
   auto* program = app.add_flag(
-      "--dump-program",
+      "--dump-program", dumps_program,
       "print the calls and kernels of a training step of a NET.pt2 that compiled "
       "records");
   app.add_flag("--profile", dump.profile, "with their shares of the time")
@@ -194,7 +195,7 @@ int work_model(const Arguments& arguments) {
       ->check(whole_number(1, 1'000'000))
       ->needs(program);
   parse(app, arguments);
-  if (program->count() > 0) {
+  if (dumps_program) {
     print_program(name, dump);
     return 0;
   }
