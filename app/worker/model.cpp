@@ -196,6 +196,12 @@ int work_model(const Arguments& arguments) {
       ->needs(program);
   parse(app, arguments);
   if (dumps_program) {
+    if (!is_network_path(name)) {
+      throw ConfigError(
+          "[model] --dump-program applies to a file of torch.export (NET.pt2), not to "
+          "'" +
+          name + "'; leave it out");
+    }
     print_program(name, dump);
     return 0;
   }

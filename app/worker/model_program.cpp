@@ -41,8 +41,8 @@ void print_program(const std::string& path, const ProgramDump& dump) {
   if (chain_obstacle(*model->graph(), options).empty()) {
     throw ConfigError(
         "[model] '" + path +
-        "' is a chain of layers, which compiled does not record; use tandem bench step "
-        "--trace to see the time of its layers");
+        "' is a chain of layers, which compiled does not record; tandem train "
+        "--trace shows the time of its layers");
   }
   const auto executor = make_compiled_executor(*model, arenas, options);
   const Batch batch = random_batch(*model->graph(), dump.batch_size);
