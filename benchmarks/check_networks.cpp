@@ -6,7 +6,6 @@
 // if bits differ or an error is more than twice that of eager.
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/randn.h>
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -27,9 +26,7 @@ using Make =
 
 std::unique_ptr<StageExecutor> make_plain(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, [](const RecordedStep& step) {
-    return plan_plain_calls(step.recording);
-  });
+  return make_program_executor(model, arenas, options, &plan_plain_calls);
 }
 
 std::unique_ptr<StageExecutor> make_with_kernels(

@@ -151,6 +151,15 @@ RecordedId CallRecorder::find(const at::Tensor& tensor) const {
   return found == ids_.end() ? kNoTensor : found->second;
 }
 
+RecordedId CallRecorder::result(const at::Tensor& tensor) {
+  const RecordedId id = find(tensor);
+  if (id == kNoTensor) {
+    note_obstacle(
+        "no operator computed its result of the shape " + c10::str(tensor.sizes()));
+  }
+  return id;
+}
+
 RecordedId CallRecorder::add(const at::Tensor& tensor) {
   if (!tensor.has_storage()) {
     note_obstacle("it computes a tensor without strides, such as a sparse one");

@@ -118,6 +118,9 @@ class CallRecorder {
 
   /// Returns the tensor; kNoTensor if no recorded call returned it.
   RecordedId find(const at::Tensor& tensor) const;
+  /// Returns a tensor that a repetition must compute. It is an obstacle if no recorded
+  /// call returned it.
+  RecordedId result(const at::Tensor& tensor);
 
   /// Gives the name to the calls since the last layer, or since the start.
   void end_layer(const std::string& name);

@@ -12,6 +12,7 @@
 #include "tandem/graph/call_recorder.h"
 #include "tandem/graph/checked_operators.h"
 #include "tandem/graph/effects.h"
+#include "tandem/graph/named_errors.h"
 
 namespace tandem {
 
@@ -196,7 +197,8 @@ class Interpreter::Pass {
 
   at::Tensor run(const std::vector<Step>& steps) {
     for (const auto& step : steps) {
-      run_named(step);
+      with_named_errors(
+          [&] { run(step); }, [&] { return name_for_messages(*step.node) + " fails"; });
     }
     return tensor(graph_.output);
   }
@@ -258,23 +260,6 @@ class Interpreter::Pass {
       list.push_back(value_of(element).toTensor());
     }
     return list;
-  }
-
-  // Names the node in errors of LibTorch, which are not all of type c10::Error.
-  void run_named(const Step& step) {
-    try {
-      run(step);
-    } catch (const Error&) {
-      throw;
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw Error(fmt::format(
-          "[model] {} fails: {}; change this line of the model or its input",
-          name_for_messages(*step.node), first_line(error)));
-    }
   }
 
   void run(const Step& step) {

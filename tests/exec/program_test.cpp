@@ -19,9 +19,7 @@ namespace tandem::program_test {
 
 std::unique_ptr<StageExecutor> make_plain(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, [](const RecordedStep& step) {
-    return plan_plain_calls(step.recording);
-  });
+  return make_program_executor(model, arenas, options, &plan_plain_calls);
 }
 
 std::unique_ptr<StageExecutor> make_with_kernels(

@@ -113,6 +113,12 @@ TEST(CallRecorder, NamesCallsThatCannotBeRepeated) {
       HasSubstr("aten::add reads a tensor of the shape [4] that no operator computed"));
 }
 
+TEST(CallRecorder, NamesAResultThatNoOperatorComputed) {
+  CallRecorder recorder;
+  EXPECT_EQ(recorder.result(waves({3, 4})), kNoTensor);
+  EXPECT_EQ(recorder.obstacle(), "no operator computed its result of the shape [3, 4]");
+}
+
 TEST(CallRecorder, ChangesShapesInPlaceWithoutChangingOtherReaders) {
   CallRecorder recorder;
   const auto x = waves({3, 4});

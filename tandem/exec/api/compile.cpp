@@ -25,9 +25,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// Most recordings that a function keeps.
-constexpr size_t kMostRecordings = 16;
-
 // A program whose results are the output and the gradients of the inputs of backward,
 // and which returns to its pool.
 class Flight {
@@ -223,13 +220,11 @@ class CompiledFunction::State {
   }
 
   MakePlanner planner_maker() const {
-    bool is_float = onednn_obstacle().empty();
+    bool has_kernels = onednn_obstacle().empty();
     for (const auto& parameter : parameters_) {
-      is_float = is_float && parameter.is_cpu();
+      has_kernels = has_kernels && parameter.is_cpu();
     }
-    return is_float ? MakePlanner(&plan_image_kernels) : [](const RecordedStep& step) {
-      return plan_plain_calls(step.recording);
-    };
+    return has_kernels ? &plan_image_kernels : &plan_plain_calls;
   }
 
   // Records forward and backward, without effects on buffers, gradients and LibTorch's
@@ -277,7 +272,7 @@ class CompiledFunction::State {
       output = function_.forward(input);
     }
     recorder.end_forward();
-    step.results = {recorder.find(output)};
+    step.results = {recorder.result(output)};
     if (!backward) {
       return;
     }
@@ -291,7 +286,7 @@ class CompiledFunction::State {
           /*allow_unused=*/true);
     }
     for (const auto& found : gradients) {
-      step.results.push_back(found.defined() ? recorder.find(found) : kNoTensor);
+      step.results.push_back(found.defined() ? recorder.result(found) : kNoTensor);
     }
   }
 

@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -54,12 +53,6 @@ struct Plan {
   // Size of the input and of the values between the layers, in bytes.
   int64_t bytes = 0;
 };
-
-// Returns a tensor that shares `memory` and keeps it alive.
-at::Tensor tensor_over(const dnnl::memory& memory) {
-  return at::from_blob(
-      memory.get_data_handle(), dims_of(memory), [memory](void*) {}, at::kFloat);
-}
 
 // Replaces bfloat16 with float32 and roundings if this CPU does not compute in
 // bfloat16.

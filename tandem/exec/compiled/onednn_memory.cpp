@@ -1,5 +1,7 @@
 #include "tandem/exec/compiled/onednn_memory.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include "tandem/exec/compiled/onednn_primitives.h"
 
 namespace tandem {
@@ -55,6 +57,11 @@ memory plain_memory(
 
 memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine) {
   return plain_memory(tensor.sizes().vec(), engine, tensor.data_ptr<float>());
+}
+
+at::Tensor tensor_over(const memory& m) {
+  return at::from_blob(
+      m.get_data_handle(), dims_of(m), [m](void*) {}, at::kFloat);
 }
 
 BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, Arguments arguments)

@@ -89,6 +89,9 @@ dnnl::memory plain_memory(
 /// tensor still owns the values.
 dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
 
+/// Returns a tensor that shares row-major float32 memory and keeps it alive.
+at::Tensor tensor_over(const dnnl::memory& memory);
+
 /// A primitive with its arguments. The constructor binds the arguments, so run()
 /// allocates no memory.
 class BoundPrimitive {

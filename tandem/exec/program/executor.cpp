@@ -2,7 +2,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,9 +17,6 @@
 namespace tandem {
 
 namespace {
-
-// Most steps, each with its own sizes, that an executor keeps.
-constexpr size_t kMostSteps = 16;
 
 class RecordingSink : public GradientSink {
  public:
@@ -152,8 +148,8 @@ class ProgramExecutor : public StageExecutor {
     if (const auto found = pools_.find(key); found != pools_.end()) {
       return &found->second;
     }
-    if (pools_.size() == kMostSteps) {
-      run_eager(fmt::format("the batches have more than {} sizes", kMostSteps));
+    if (pools_.size() == kMostRecordings) {
+      run_eager(fmt::format("the batches have more than {} sizes", kMostRecordings));
       return nullptr;
     }
     CallRecorder recorder;
@@ -237,9 +233,9 @@ class ProgramExecutor : public StageExecutor {
       result = eager_->forward(kRecordingSlot, batch, context);
     }
     recorder.end_forward();
-    step.results[kOutput] = recorder.find(result.output);
+    step.results[kOutput] = recorder.result(result.output);
     if (options_.last) {
-      step.results[kSums] = recorder.find(result.sums.tensor());
+      step.results[kSums] = recorder.result(result.sums.tensor());
     }
     if (!context.training) {
       return;
@@ -254,7 +250,7 @@ class ProgramExecutor : public StageExecutor {
       input_gradient = eager_->backward(kRecordingSlot, gradient, context, sink);
     }
     if (input_gradient.defined()) {
-      step.results[kInputGradient] = recorder.find(input_gradient);
+      step.results[kInputGradient] = recorder.result(input_gradient);
     }
   }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/named_errors.h"
 
 namespace tandem {
 
@@ -48,8 +49,8 @@ std::string sizes_of(const Instruction& instruction, const Recording& recording)
 
 }  // namespace
 
-std::unique_ptr<CallPlanner> plan_plain_calls(const Recording& recording) {
-  return std::make_unique<PlainCalls>(recording);
+std::unique_ptr<CallPlanner> plan_plain_calls(const RecordedStep& step) {
+  return std::make_unique<PlainCalls>(step.recording);
 }
 
 Program::Program(const RecordedStep& step, std::unique_ptr<CallPlanner> planner)
@@ -134,23 +135,15 @@ void Program::backward(
 }
 
 void Program::run(Step& step, const char* category) {
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    step.instruction.run(state_);
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Error(fmt::format(
-        "[model] {} fails in {}: {}; change this line of the model or its input",
-        layer_of(step.instruction), category, first_line(error)));
-  }
+  using Clock = std::chrono::steady_clock;
+  const auto start = is_measured_ ? Clock::now() : Clock::time_point();
+  with_named_errors(
+      [&] { step.instruction.run(state_); },
+      [&] {
+        return fmt::format("{} fails in {}", layer_of(step.instruction), category);
+      });
   if (is_measured_) {
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    step.seconds += time.count();
+    step.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
 }
 

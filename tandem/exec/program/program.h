@@ -31,7 +31,7 @@ class CallPlanner {
 };
 
 /// Returns a planner that repeats each call by LibTorch.
-[[nodiscard]] std::unique_ptr<CallPlanner> plan_plain_calls(const Recording& recording);
+[[nodiscard]] std::unique_ptr<CallPlanner> plan_plain_calls(const RecordedStep& step);
 
 /// A recorded step, prepared for repeated runs without autograd. Tensors are released
 /// after the last instruction that needs them. An error names the layer. Not

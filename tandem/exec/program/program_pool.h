@@ -14,6 +14,10 @@ namespace tandem {
 /// Returns the planner of a program for a recorded step, which outlives the planner.
 using MakePlanner = std::function<std::unique_ptr<CallPlanner>(const RecordedStep&)>;
 
+/// Most recordings, each for inputs of other sizes, that an executor or a function
+/// keeps.
+constexpr size_t kMostRecordings = 16;
+
 /// A recorded step and its programs that are not in flight. Not thread-safe.
 class ProgramPool {
  public:

@@ -1,6 +1,7 @@
 #include "tandem/exec/compiled/program/image_planner.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <map>
@@ -310,12 +311,9 @@ class ImagePlanner : public CallPlanner {
         layout = images_.layout(id);
       }
     });
-    int64_t count = 1;
-    for (const int64_t size : sizes) {
-      count *= size;
-    }
-    const bool padded =
-        layout && layout->get_size() != static_cast<size_t>(count) * sizeof(float);
+    const auto bytes =
+        static_cast<size_t>(c10::multiply_integers(sizes)) * sizeof(float);
+    const bool padded = layout && layout->get_size() != bytes;
     return fits && !padded ? layout : std::nullopt;
   }
 

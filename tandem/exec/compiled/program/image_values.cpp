@@ -9,16 +9,6 @@ namespace tandem {
 
 using dnnl::memory;
 
-namespace {
-
-// Returns a tensor in row-major order over `plain`, which keeps its memory alive.
-at::Tensor tensor_over(const memory& plain) {
-  return at::from_blob(
-      plain.get_data_handle(), dims_of(plain), [plain](void*) {}, at::kFloat);
-}
-
-}  // namespace
-
 at::Tensor flat_tensor(const memory& image) {
   return at::from_blob(
       image.get_data_handle(), {elements_of(image)}, [image](void*) {}, at::kFloat);
