@@ -244,7 +244,12 @@ void check_ranks(const RunConfig& config) {
 
 // Throws ConfigError if only one of mean and std has numbers. The default of the other
 // would rarely fit these numbers.
-void check_normalization(const DataOptions& data) {
+void check_normalization(const DataOptions& data, LossKind loss) {
+  refuse_if(
+      loss == LossKind::bce && has_normalized_targets(data),
+      "target_mean is {} and target_std is {}, but loss is bce, whose targets are from "
+      "0 to 1; leave out --target-mean and --target-std",
+      data.target_mean.text(), data.target_std.text());
   using Kind = ChannelValues::Kind;
   const auto check_pair = [](const char* name, const ChannelValues& given,
                              const char* other_name, const ChannelValues& other) {
@@ -284,7 +289,7 @@ void check(const RunConfig& config) {
   check_loss(config.model);
   check_patterns(config);
   check_ignore_index(config);
-  check_normalization(config.data);
+  check_normalization(config.data, config.model.loss);
   check_run_directory(config);
   check_watched_evaluations(config);
   check_strategy(config);

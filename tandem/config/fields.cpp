@@ -58,6 +58,18 @@ class Row {
     };
     return *this;
   }
+  // The field does not accept this word of its type.
+  Row& without(const std::string& word) {
+    auto& words = field_.words;
+    words.erase(std::find_if(words.begin(), words.end(), [&](const auto& other) {
+      return other.name == word;
+    }));
+    field_.assign = [=, assign = field_.assign](
+                        RunConfig& config, const std::string& given) {
+      return given != word && assign(config, given);
+    };
+    return *this;
+  }
   // Paths with these endings are values too. A path is stored in `path`, and `member`
   // then has the value `file`, whose name is not a value of the field.
   template <typename E>

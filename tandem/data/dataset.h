@@ -99,7 +99,7 @@ struct DataHashes {
 /// | targets           | batch                                                      |
 /// | ----------------- | ---------------------------------------------------------- |
 /// | uint8 or int64    | int64: the class of a sample (shape {}), or one per position |
-/// | float32           | float32, unchanged                                         |
+/// | float32           | float32, unchanged or normalized (LoaderOptions)           |
 struct Dataset {
   // Name or path, for messages and config.toml.
   std::string name = "unnamed";
@@ -128,6 +128,8 @@ struct Dataset {
   // Normalization that load_dataset() measured; empty if it measured none.
   std::vector<double> mean;
   std::vector<double> std;
+  std::vector<double> target_mean;
+  std::vector<double> target_std;
 
   // Number of shares into which the data were scattered (train/scatter.h), and index of
   // the first sample in this rank's share. `size` counts the samples of all shares;

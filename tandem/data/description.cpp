@@ -102,6 +102,8 @@ std::string describe(const Dataset& data) {
   put(data.targets, out);
   put(data.mean, out);
   put(data.std, out);
+  put(data.target_mean, out);
+  put(data.target_std, out);
   put(data.columns, out);
   for (const auto& name : data.class_names) {
     put(name, out);
@@ -116,8 +118,10 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   in >> data.hashes.inputs >> data.hashes.targets >> data.size >> data.num_classes >>
       data.tokens >> data.is_sequence >> data.is_loadable >> num_names;
   if (!take(in, data.inputs) || !take(in, data.targets) || !take(in, data.mean, most) ||
-      !take(in, data.std, most) || !take(in, data.columns, most) || num_names > most ||
-      !fits(data.inputs, data.size, most) || !fits(data.targets, data.size, most)) {
+      !take(in, data.std, most) || !take(in, data.target_mean, most) ||
+      !take(in, data.target_std, most) || !take(in, data.columns, most) ||
+      num_names > most || !fits(data.inputs, data.size, most) ||
+      !fits(data.targets, data.size, most)) {
     return std::nullopt;
   }
   for (size_t i = 0; i < num_names; ++i) {

@@ -94,13 +94,13 @@ void warn_of_classes(const Dataset& train) {
   }
 }
 
-bool is_measured(const DataOptions& options, bool by_default) {
+bool is_measured(const ChannelValues& mean, const ChannelValues& std, bool by_default) {
   using Kind = ChannelValues::Kind;
   const auto needs = [&](const ChannelValues& values) {
     return values.kind() == Kind::measured ||
            (values.kind() == Kind::standard && by_default);
   };
-  return needs(options.mean) || needs(options.std);
+  return needs(mean) || needs(std);
 }
 
 void measure(DatasetSplits& splits) {
@@ -108,6 +108,14 @@ void measure(DatasetSplits& splits) {
   for (const auto part : kDatasetParts) {
     (splits.*part).mean = found.mean;
     (splits.*part).std = found.std;
+  }
+}
+
+void measure_targets_of(DatasetSplits& splits) {
+  const Normalization found = measure_targets(splits.train);
+  for (const auto part : kDatasetParts) {
+    (splits.*part).target_mean = found.mean;
+    (splits.*part).target_std = found.std;
   }
 }
 
@@ -225,8 +233,12 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   if (options.validation > 0) {
     hold_out_validation(splits, request);
   }
-  if (is_measured(options, source != nullptr && source->is_measured)) {
+  const bool by_default = source != nullptr && source->is_measured;
+  if (is_measured(options.mean, options.std, by_default)) {
     measure(splits);
+  }
+  if (is_measured(options.target_mean, options.target_std, false)) {
+    measure_targets_of(splits);
   }
   return splits;
 }

@@ -157,6 +157,7 @@ Loader::Loader(
       inputs_(dataset_.inputs),
       targets_(dataset_.targets),
       converter_(dataset, options),
+      target_scale_(options.target_mean, options.target_std, dataset),
       read_ahead_rule_(num_major_faults()),
       has_ignored_(has_class(dataset, options.ignore_index)) {
   check(options, sampler);
@@ -415,6 +416,7 @@ void Loader::copy_targets(const Batch& batch) const {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   }
+  target_scale_.normalize(batch.targets);
 }
 
 void Loader::convert(const Batch& batch, int64_t begin, int64_t end) const {

@@ -13,6 +13,7 @@
 #include "tandem/data/dataset.h"
 #include "tandem/data/input_converter.h"
 #include "tandem/data/sampler.h"
+#include "tandem/data/target_scale.h"
 
 namespace tandem {
 
@@ -85,6 +86,9 @@ struct LoaderOptions : InputOptions {
   // Class whose targets do not count in the loss (Loss::ignore_index). If a target has
   // this class, every shard needs the targets of all shards.
   int64_t ignore_index = -100;
+  // Normalization of targets that are numbers (TargetScale).
+  std::vector<double> target_mean = {0};
+  std::vector<double> target_std = {1};
 
   // Images and labels on a device, on which the loader then makes its batches. Null:
   // the loader makes batches on the CPU.
@@ -213,6 +217,7 @@ class Loader {
   Part inputs_;
   Part targets_;
   InputConverter converter_;
+  TargetScale target_scale_;
   ReadAheadRule read_ahead_rule_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;

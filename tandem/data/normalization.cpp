@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/error.h"
 #include "tandem/base/mapped_file.h"
 #include "tandem/data/sampler.h"
 
@@ -57,11 +58,12 @@ double white_of(const Dataset& data) {
 
 // Returns the blocks of samples to measure, which are at equal distances. Each block
 // has about 1 / kNumBlocks of `most_bytes`.
-std::vector<Chunk> blocks_to_measure(const Dataset& data, int64_t most_bytes) {
-  const int64_t sample_bytes = data.inputs.sample_bytes();
+std::vector<Chunk> blocks_to_measure(
+    const Dataset& data, const Samples& samples, int64_t most_bytes) {
+  const int64_t sample_bytes = samples.sample_bytes();
   const int64_t each = std::max<int64_t>(1, most_bytes / kNumBlocks / sample_bytes);
   const int64_t num_all = (data.size + each - 1) / each;
-  const bool is_large = data.inputs.bytes_of(data.size) > most_bytes;
+  const bool is_large = samples.bytes_of(data.size) > most_bytes;
   const int64_t most = is_large ? most_bytes / (each * sample_bytes) : num_all;
   const int64_t count = std::clamp<int64_t>(most, 1, num_all);
   std::vector<Chunk> blocks;
@@ -74,12 +76,12 @@ std::vector<Chunk> blocks_to_measure(const Dataset& data, int64_t most_bytes) {
 
 // Asks for the pages of a block of a mapped file: for all together, unless most pages
 // between the first and the last belong to other samples.
-void read_block_ahead(const Dataset& data, const Chunk& block) {
+void read_block_ahead(const Dataset& data, const Samples& samples, const Chunk& block) {
   constexpr size_t kMostGaps = 16;
   const auto address = [&](int64_t k) {
-    return data.inputs.at(data.place_of(block.first + k));
+    return samples.at(data.place_of(block.first + k));
   };
-  const auto width = static_cast<size_t>(data.inputs.sample_bytes());
+  const auto width = static_cast<size_t>(samples.sample_bytes());
   const size_t all = static_cast<size_t>(address(block.count - 1) - address(0)) + width;
   if (all <= kMostGaps * width * static_cast<size_t>(block.count)) {
     read_ahead(address(0), all);
@@ -90,17 +92,18 @@ void read_block_ahead(const Dataset& data, const Chunk& block) {
   }
 }
 
-std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
-  const Samples& inputs = data.inputs;
-  const auto& shape = inputs.shape;
+// Sums of the inputs or the targets of a data set.
+std::vector<Sums> sums_of(
+    const Dataset& data, const Samples& samples, int64_t most_bytes) {
+  const auto& shape = samples.shape;
   const bool divides = shape.size() == 3 || shape.size() == 1;
   const int64_t slices = divides ? shape[0] : 1;
-  const int64_t each = inputs.numel() / slices;
+  const int64_t each = samples.numel() / slices;
   std::vector<Sums> all(static_cast<size_t>(slices));
   const auto add_sample = [&](int64_t i) {
-    const uint8_t* from = inputs.at(data.place_of(i));
+    const uint8_t* from = samples.at(data.place_of(i));
     for (auto& sums : all) {
-      if (inputs.type == ElementType::uint8) {
+      if (samples.type == ElementType::uint8) {
         add_bytes(sums, white_of(data), from, each);
       } else {
         add_numbers(sums, reinterpret_cast<const float*>(from), each);
@@ -108,13 +111,13 @@ std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
       if (!std::isfinite(sums.sum)) {
         fail_not_finite(data, i);
       }
-      from += each * static_cast<int64_t>(size_of(inputs.type));
+      from += each * static_cast<int64_t>(size_of(samples.type));
     }
   };
-  const auto blocks = blocks_to_measure(data, most_bytes);
+  const auto blocks = blocks_to_measure(data, samples, most_bytes);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (inputs.is_mapped && i + 1 < blocks.size()) {
-      read_block_ahead(data, blocks[i + 1]);
+    if (samples.is_mapped && i + 1 < blocks.size()) {
+      read_block_ahead(data, samples, blocks[i + 1]);
     }
     for (int64_t k = 0; k < blocks[i].count; ++k) {
       add_sample(blocks[i].first + k);
@@ -123,18 +126,12 @@ std::vector<Sums> sums_of(const Dataset& data, int64_t most_bytes) {
   return all;
 }
 
-}  // namespace
-
-Normalization measure_normalization(const Dataset& data, int64_t most_bytes) {
-  if (data.has_indices() || data.size == 0) {
-    return {{0}, {1}};
-  }
+Normalization normalization_of(std::vector<Sums> all, double white) {
   Normalization found;
-  for (auto& sums : sums_of(data, most_bytes)) {
+  for (auto& sums : all) {
     for (size_t value = 0; value < sums.counts.size(); ++value) {
       sums.add(
-          static_cast<double>(value) / white_of(data),
-          static_cast<double>(sums.counts[value]));
+          static_cast<double>(value) / white, static_cast<double>(sums.counts[value]));
     }
     const double mean = sums.sum / sums.count;
     const double variance = sums.squares / sums.count - mean * mean;
@@ -144,7 +141,48 @@ Normalization measure_normalization(const Dataset& data, int64_t most_bytes) {
   return found;
 }
 
+// Replaces words by numbers.
+void settle(ChannelValues& mean, ChannelValues& std, const Normalization& found) {
+  if (mean.kind() != ChannelValues::Kind::given) {
+    mean = found.mean;
+  }
+  if (std.kind() != ChannelValues::Kind::given) {
+    std = found.std;
+  }
+}
+
+void settle_targets(DataOptions& options, const Dataset& train) {
+  const auto is_given = [](const ChannelValues& values) {
+    return values.kind() == ChannelValues::Kind::given;
+  };
+  if (!is_given(options.target_mean) || !is_given(options.target_std)) {
+    settle(
+        options.target_mean, options.target_std,
+        train.target_mean.empty() ? measure_targets(train)
+                                  : Normalization{train.target_mean, train.target_std});
+  }
+}
+
+}  // namespace
+
+Normalization measure_normalization(const Dataset& data, int64_t most_bytes) {
+  if (data.has_indices() || data.size == 0) {
+    return {{0}, {1}};
+  }
+  return normalization_of(sums_of(data, data.inputs, most_bytes), white_of(data));
+}
+
+Normalization measure_targets(const Dataset& data) {
+  if (data.has_classes()) {
+    throw ConfigError(
+        "[data] --target-mean or --target-std is auto, but the targets of '" +
+        data.name + "' are classes, expected numbers; leave both out");
+  }
+  return normalization_of(sums_of(data, data.targets, kMeasuredBytes), 1);
+}
+
 void settle_normalization(DataOptions& options, const Dataset& train) {
+  settle_targets(options, train);
   using Kind = ChannelValues::Kind;
   const bool is_standard = options.mean.kind() != Kind::measured &&
                            options.std.kind() != Kind::measured && train.mean.empty() &&
@@ -156,12 +194,7 @@ void settle_normalization(DataOptions& options, const Dataset& train) {
                               : train.mean.empty()
                                   ? measure_normalization(train)
                                   : Normalization{train.mean, train.std};
-  if (options.mean.kind() != Kind::given) {
-    options.mean = found.mean;
-  }
-  if (options.std.kind() != Kind::given) {
-    options.std = found.std;
-  }
+  settle(options.mean, options.std, found);
 }
 
 }  // namespace tandem

@@ -30,10 +30,15 @@ constexpr int64_t kMeasuredBytes = 1 << 30;
 [[nodiscard]] Normalization measure_normalization(
     const Dataset& data, int64_t most_bytes = kMeasuredBytes);
 
+/// Measures the mean and standard deviation of each column of the targets, like
+/// measure_normalization(). Throws ConfigError if targets are classes.
+[[nodiscard]] Normalization measure_targets(const Dataset& data);
+
 /// Replaces the words of DataOptions::mean and std by numbers. These are Dataset::mean
 /// and std if load_dataset() measured them. Otherwise they are the numbers of MNIST if
 /// the samples are images and neither word is "auto", or the results of
-/// measure_normalization().
+/// measure_normalization(). Replaces the words of target_mean and target_std likewise,
+/// by the results of measure_targets().
 void settle_normalization(DataOptions& options, const Dataset& train);
 
 }  // namespace tandem

@@ -18,17 +18,20 @@ void replace(Argument& argument, ValueId before, ValueId after) {
   }
 }
 
-// Adds nodes that normalize the input.
+// Adds nodes that normalize a value.
 class Normalizer {
  public:
-  explicit Normalizer(Graph& graph)
-      : graph_(graph), shape_(graph.value(graph.input).shape), result_(graph.input) {}
+  Normalizer(Graph& graph, ValueId value)
+      : graph_(graph),
+        dtype_(graph.value(value).dtype),
+        shape_(graph.value(value).shape),
+        result_(value) {}
 
   // Adds a call of an operator to the result of the last call.
   void call(
       const std::string& name, const std::string& target, const std::string& overload,
       Argument argument) {
-    Value value = {ValueKind::output, name, graph_.value(graph_.input).dtype, shape_};
+    Value value = {ValueKind::output, name, dtype_, shape_};
     const ValueId output = add_value(graph_, std::move(value));
     add_node(
         graph_, target, overload, {Argument::of_value(result_), std::move(argument)},
@@ -41,9 +44,7 @@ class Normalizer {
   Argument numbers(const std::string& name, const std::vector<double>& values) {
     std::vector<int64_t> sizes(shape_.size() - 1, 1);
     sizes[0] = -1;
-    const auto tensor = at::tensor(values, at::kDouble)
-                            .view(sizes)
-                            .to(graph_.value(graph_.input).dtype);
+    const auto tensor = at::tensor(values, at::kDouble).view(sizes).to(dtype_);
     return Argument::of_value(
         add_value(graph_, value_of(ValueKind::constant, name, tensor)));
   }
@@ -54,6 +55,7 @@ class Normalizer {
 
  private:
   Graph& graph_;
+  at::ScalarType dtype_;
   std::vector<Size> shape_;
   ValueId result_;
 };
@@ -63,7 +65,7 @@ class Normalizer {
 Graph with_normalized_input(Graph graph, const InputNormalization& normalization) {
   std::vector<Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
-  Normalizer normalizer(graph);
+  Normalizer normalizer(graph, graph.input);
   const int64_t pad = normalization.pad;
   if (pad > 0) {
     normalizer.call(
@@ -92,6 +94,18 @@ Graph with_normalized_input(Graph graph, const InputNormalization& normalization
   if (graph.output == graph.input) {
     graph.output = normalizer.result();
   }
+  return graph;
+}
+
+Graph with_restored_output(
+    Graph graph, const std::vector<double>& mean, const std::vector<double>& std) {
+  Normalizer normalizer(graph, graph.output);
+  normalizer.call(
+      "scaled_output", "aten::mul", "Tensor", normalizer.numbers("target_std", std));
+  normalizer.call(
+      "restored_output", "aten::add", "Tensor",
+      normalizer.numbers("target_mean", mean));
+  graph.output = normalizer.result();
   return graph;
 }
 

@@ -24,4 +24,10 @@ struct InputNormalization {
 [[nodiscard]] Graph with_normalized_input(
     Graph graph, const InputNormalization& normalization);
 
+/// Returns a graph whose output y becomes y * std + mean, which are the units of
+/// targets before their normalization. `mean` and `std` have one number, or one number
+/// for each element of the first size of a sample's output.
+[[nodiscard]] Graph with_restored_output(
+    Graph graph, const std::vector<double>& mean, const std::vector<double>& std);
+
 }  // namespace tandem

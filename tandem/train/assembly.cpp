@@ -401,6 +401,8 @@ LoaderOptions loader_options(const RunConfig& config, const Dataset& data) {
   options.batch_size = config.training.batch_size;
   options.mean = settled.mean.values();
   options.std = settled.std.values();
+  options.target_mean = settled.target_mean.values();
+  options.target_std = settled.target_std.values();
   options.pad = row_of(config.model.kind).pad;
   options.ignore_index = config.model.ignore_index;
   return options;

@@ -108,6 +108,8 @@ CheckpointFacts facts_of(const RunConfig& config, const Dataset& data) {
       {"data", config.data.source},
       {"mean", config.data.mean.text()},
       {"std", config.data.std.text()},
+      {"target_mean", config.data.target_mean.text()},
+      {"target_std", config.data.target_std.text()},
       {"input_type", name_of(data.inputs.type)},
       {kInputUnit, data.has_images() ? "255" : "1"},
       {"input_shape", sizes_text(data.inputs.shape)},
@@ -140,8 +142,8 @@ RunConfig config_from(const CheckpointFacts& facts) {
   }
   // A checkpoint of an older version lacks some of these.
   for (const char* key :
-       {"ignore_index", "target", "shape", "image_size", "block_size", "test_fraction",
-        "validation", "limit", "seed"}) {
+       {"ignore_index", "target", "target_mean", "target_std", "shape", "image_size",
+        "block_size", "test_fraction", "validation", "limit", "seed"}) {
     if (facts.count(key) > 0) {
       set_field(config, find_field(key, "checkpoint"), facts.at(key), "checkpoint");
     }

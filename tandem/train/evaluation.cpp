@@ -233,6 +233,7 @@ Dataset samples_of(
 TestReport evaluate_alone(
     const Assembly& parts, const Dataset& data, LoaderOptions loading, bool has_targets,
     const std::function<void(const EvaluatedBatch&)>& after_batch) {
+  const TargetScale scale(loading.target_mean, loading.target_std, data);
   const auto loader = make_loader({}, data, std::move(loading));
   const StepContext context = evaluation_context();
   StepSums sums;
@@ -243,7 +244,7 @@ TestReport evaluate_alone(
     if (after_batch) {
       after_batch(
           {data, batch, result.output, parts.loss.kind, parts.loss.ignore_index,
-           has_targets});
+           has_targets, scale});
     }
   }
   return report_of(sums.values(), parts.loss.metric());

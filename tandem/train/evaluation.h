@@ -46,6 +46,8 @@ struct EvaluatedBatch {
   int64_t ignore_index;
   // False: the samples have no targets, and the targets of the batch are 0.
   bool has_targets;
+  // Normalization of the run's targets.
+  const TargetScale& scale;
 };
 
 /// Options of evaluate_checkpoint().

@@ -56,6 +56,11 @@ std::map<std::string, std::string> metadata_of(
     facts["mean"] = Json(normalization.mean).dump();
     facts["std"] = Json(normalization.std).dump();
   }
+  if (has_normalized_targets(loaded.config.data)) {
+    facts["output"] = normalizes ? "raw" : "normalized";
+    facts["target_mean"] = Json(loaded.config.data.target_mean.values()).dump();
+    facts["target_std"] = Json(loaded.config.data.target_std.values()).dump();
+  }
   if (format.targets.type != ElementType::float32 && format.targets.shape.empty()) {
     facts["class_names"] = Json(format.class_names).dump();
   }
@@ -78,6 +83,11 @@ OnnxModel onnx_export(const CheckpointModel& loaded, bool normalizes) {
   convert(graph, at::kFloat);
   if (normalizes) {
     graph = with_normalized_input(std::move(graph), normalization_of(loaded));
+    if (has_normalized_targets(loaded.config.data)) {
+      graph = with_restored_output(
+          std::move(graph), loaded.config.data.target_mean.values(),
+          loaded.config.data.target_std.values());
+    }
   }
   OnnxModel model = onnx_model(graph);
   model.metadata = metadata_of(loaded, normalizes);

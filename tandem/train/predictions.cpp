@@ -80,7 +80,7 @@ class PredictionRows {
     const Dataset& data;
     // int64.
     at::Tensor samples;
-    // Classes (int64), or samples x values (float32).
+    // Classes, int64, if targets are classes.
     at::Tensor targets;
     // Samples x outputs, float32.
     at::Tensor outputs;
@@ -102,8 +102,10 @@ class PredictionRows {
           "expected one prediction per sample; use tandem eval, or load_model() in "
           "C++");
     }
-    const auto outputs =
-        evaluated.output.reshape({evaluated.batch.count(), -1}).cpu().contiguous();
+    const auto outputs = evaluated.scale.restore(evaluated.output)
+                             .reshape({evaluated.batch.count(), -1})
+                             .cpu()
+                             .contiguous();
     const auto shown = data.has_classes()                ? outputs.softmax(1)
                        : evaluated.loss == LossKind::bce ? outputs.sigmoid()
                                                          : outputs;
@@ -206,8 +208,13 @@ class PredictionRows {
       if (has_classes_) {
         end = put_classes(end, columns, i);
       } else if (labelled_) {
-        const int64_t width = columns.targets.size(1);
-        end = put_numbers(end, columns.targets.data_ptr<float>() + i * width, width);
+        // Targets of the batch may be normalized.
+        const Samples& targets = columns.data.targets;
+        end = put_numbers(
+            end,
+            reinterpret_cast<const float*>(
+                targets.at(columns.data.place_of(sample[i]))),
+            targets.numel());
       }
       end = put_numbers(
           end, columns.shown.data_ptr<float>() + i * num_outputs, num_outputs);

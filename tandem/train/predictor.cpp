@@ -43,11 +43,12 @@ at::ScalarType dtype_of(const Model& model) {
 }  // namespace
 
 Predictor::Predictor(
-    std::unique_ptr<Model> model, Dataset format, const InputOptions& options)
+    std::unique_ptr<Model> model, Dataset format, const LoaderOptions& options)
     : model_(std::move(model)),
       dtype_(dtype_of(*model_)),
       format_(std::move(format)),
-      converter_(format_, options) {}
+      converter_(format_, options),
+      target_scale_(options.target_mean, options.target_std, format_) {}
 
 at::Tensor Predictor::operator()(const at::Tensor& inputs) const {
   const bool is_index = format_.has_indices();
@@ -59,7 +60,8 @@ at::Tensor Predictor::operator()(const at::Tensor& inputs) const {
   const c10::AutoGradMode no_grad(false);
   ForwardContext evaluation;
   evaluation.training = false;
-  return model_->forward(is_index ? inputs : inputs.to(dtype_), evaluation);
+  return target_scale_.restore(
+      model_->forward(is_index ? inputs : inputs.to(dtype_), evaluation));
 }
 
 at::Tensor Predictor::preprocess(const at::Tensor& samples) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/data/input_converter.h"
+#include "tandem/data/loader.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -20,7 +20,8 @@ namespace tandem {
 /// modules do.
 class Predictor {
  public:
-  /// Returns the outputs of the network for a batch, one row per sample. For classes,
+  /// Returns the outputs of the network for a batch, one row per sample. Values have
+  /// the units of the targets before a normalization (--target-mean). For classes,
   /// these are logits, or logarithms of probabilities if the network ends in a
   /// log-softmax. The softmax over the classes returns probabilities for both.
   ///
@@ -57,13 +58,14 @@ class Predictor {
  private:
   friend Predictor load_model(
       const std::string&, std::unique_ptr<Model>, CheckpointWeights, bool);
-  Predictor(std::unique_ptr<Model> model, Dataset format, const InputOptions& options);
+  Predictor(std::unique_ptr<Model> model, Dataset format, const LoaderOptions& options);
 
   std::unique_ptr<Model> model_;
   at::ScalarType dtype_ = at::kFloat;
   // The data of the training, without samples.
   Dataset format_;
   InputConverter converter_;
+  TargetScale target_scale_;
 };
 
 /// Loads the network of a checkpoint for predictions. `path` is the directory of a run

@@ -24,6 +24,8 @@ Dataset table() {
   data.columns = "a,\"b\nc\"\n\"d\",x,y\n";
   data.mean = {1.0 / 3, -2e-30, 0};
   data.std = {0.1, 1e30};
+  data.target_mean = {250'000.5};
+  data.target_std = {1.0 / 7};
   return data;
 }
 
@@ -47,6 +49,8 @@ void expect_equal(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(a.columns, b.columns);
   EXPECT_EQ(a.mean, b.mean);
   EXPECT_EQ(a.std, b.std);
+  EXPECT_EQ(a.target_mean, b.target_mean);
+  EXPECT_EQ(a.target_std, b.target_std);
   EXPECT_EQ(a.hashes.inputs, hashes_of(b).inputs);
   EXPECT_EQ(a.hashes.targets, hashes_of(b).targets);
 }

@@ -1,6 +1,7 @@
 #include "tandem/data/loader.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -224,6 +225,29 @@ TEST(Loader, ALimitedDatasetEndsAtItsLimit) {
   Loader loader(limited, SamplerOptions{}, raw(3));
   EXPECT_EQ(loader.num_batches(), 2);
   EXPECT_THAT(epoch_targets(loader, 0), testing::UnorderedElementsAre(0, 1, 2, 3));
+}
+
+TEST(Loader, NormalizesTargets) {
+  const auto data = dataset_of(
+      4, make_samples<float>({1}, 4, [](int64_t i) { return i; }),
+      make_samples<float>({2}, 4, [](int64_t i) { return 10 * i; }));
+  auto options = raw(4);
+  options.target_mean = {20, 30};
+  options.target_std = {2, 5};
+  Loader loader(data, in_order(), options);
+  Batch batch;
+  loader.seek(0);
+  ASSERT_TRUE(loader.next(batch));
+  const auto expected =
+      at::tensor({-10., -4., 0., 0., 10., 4., 20., 8.}, at::kFloat).view({4, 2});
+  EXPECT_TRUE(batch.targets.equal(expected)) << batch.targets;
+  options.target_std = {1, 2, 3};
+  expect_error<ConfigError>(
+      [&] { Loader(data, in_order(), options); },
+      {"2 target means and 3 target standard deviations, expected 1 or 2"});
+  expect_error<ConfigError>(
+      [&] { Loader(colours(4), in_order(), options); },
+      {"--target-mean", "are classes"});
 }
 
 TEST(Loader, InvalidOptionsAreRejected) {

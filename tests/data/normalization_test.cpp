@@ -51,6 +51,18 @@ TEST(MeasureNormalization, OfEachChannelEqualsAtens) {
   expect_statistics(measure_normalization(of(floats, 30)), tensor_of(floats, 30));
 }
 
+TEST(MeasureTargets, OfEachColumnEqualsAtens) {
+  const auto inputs = make_samples<uint8_t>({2}, 50, [](int64_t i) { return i; });
+  const auto targets = make_samples<float>({3}, 50, [](int64_t i) {
+    return 1e5 * static_cast<double>(i % 3 + 1) + static_cast<double>(i * i % 17);
+  });
+  expect_statistics(
+      measure_targets(dataset_of(50, inputs, targets)), tensor_of(targets, 50));
+  expect_error<ConfigError>(
+      [&] { (void)measure_targets(dataset_of(50, targets, inputs)); },
+      {"--target-mean", "are classes, expected numbers"});
+}
+
 TEST(MeasureNormalization, OfEachColumnEqualsAtens) {
   const auto columns = make_samples<float>({4}, 100, [](int64_t i) {
     return std::cos(i) * std::pow(10, i % 4) + static_cast<double>(i % 4);

@@ -225,6 +225,19 @@ TEST(Onnx, NormalizesTheInput) {
           "relu_0: Relu(normalized_input) -> v1"));
 }
 
+TEST(Onnx, RestoresTheUnitsOfTheOutput) {
+  GraphBuilder builder({3});
+  builder.call("aten::relu", "", {Argument::of_value(builder.input())}, {3});
+  const auto graph = with_restored_output(builder.graph(), {1, 2, 3}, {10, 20, 30});
+  verify(graph);
+  const auto x = waves({4, 3});
+  const auto expected = x.relu()
+                            .mul(at::tensor({10.0, 20.0, 30.0}, at::kDouble))
+                            .add(at::tensor({1.0, 2.0, 3.0}, at::kDouble));
+  EXPECT_TRUE(Interpreter(graph, {}).run(x, in_mode(false)).allclose(expected));
+  EXPECT_EQ(lines_of(onnx_model(graph)).size(), 3u);
+}
+
 TEST(Onnx, TooManyWeightsAreRejected) {
   OnnxModel model;
   // Views of one element, so that the test needs no memory.

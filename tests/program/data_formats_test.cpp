@@ -413,6 +413,38 @@ TEST_F(DataFormats, ATableWithNumbersAsTargetTrainsARegression) {
   EXPECT_NEAR(std::atof(split(other[2], ',')[1].c_str()), 2 * -0.26 + 1, 0.3);
 }
 
+// Numbers around 300,000, which no network reaches in 20 epochs without normalization.
+TEST_F(DataFormats, NormalizedTargetsArePredictedInTheUnitsOfTheFile) {
+  std::string text = "size,price,rent\n";
+  for (int i = 0; i < 200; ++i) {
+    const int size = i * 37 % 100;
+    text += fmt::format("{},{},{:.1f}\n", size, 250'000 + 1'000 * size, 0.25 * size);
+  }
+  const std::string data = scratch_ / "houses.csv";
+  replace_file(data, text);
+  const Arguments arguments = {
+      "--target",    "price,rent", "--target-mean", "auto",    "--target-std",
+      "auto",        "--model",    "simplenet",     "--nproc", "3",
+      "--optimizer", "sgd",        "--lr",          "0.1"};
+  const std::string hash = trained(data, with(arguments, {"--epochs", "20"}));
+  EXPECT_LT(json_number(last_ + "/summary.json", "test_mae"), 0.01);
+  EXPECT_THAT(evaluated(), HasSubstr("Mean absolute error: 0.00"));
+  const auto rows = predicted();
+  ASSERT_EQ(rows.size(), 21u);
+  EXPECT_EQ(rows[0], "index,target_price,target_rent,price,rent");
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const auto cells = split(rows[i], ',');
+    const double price = std::atof(cells[1].c_str());
+    EXPECT_EQ(std::fmod(price, 1'000), 0) << rows[i];
+    EXPECT_NEAR(std::atof(cells[3].c_str()), price, 500) << rows[i];
+    EXPECT_NEAR(std::atof(cells[4].c_str()), std::atof(cells[2].c_str()), 0.2);
+  }
+  // A resumed run keeps the numbers that the first run measured.
+  trained(data, with(arguments, {"--epochs", "10"}));
+  expect_ok({"train", "--resume", "auto", "--out", last_, "--epochs", "20"});
+  EXPECT_EQ(hash_of(last_), hash);
+}
+
 TEST_F(DataFormats, ATextTrainsANetworkThatPredictsBytes) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const std::string network = scratch_ / "bytes.pt";

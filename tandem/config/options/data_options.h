@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tandem/config/options/channel_values.h"
 #include "tandem/config/options/setting.h"
@@ -58,6 +59,10 @@ struct DataOptions {
   // Normalization: a pixel in 0 to 1, or a number, becomes (value - mean) / std.
   ChannelValues mean;
   ChannelValues std;
+  // Normalization of targets that are numbers: a target becomes (target - mean) / std.
+  // The network learns the normalized targets, and predictions have the original units.
+  ChannelValues target_mean = 0.0;
+  ChannelValues target_std = 1.0;
   // Augmentation of training images (parse_augmentation()).
   std::string augment;
   // Number of samples to use from each part (limit_samples()); 0: all.
@@ -142,6 +147,22 @@ struct DataOptions {
         .kept();
     table
         .add(
+            "target_mean", &O::target_mean,
+            "mean that is subtracted from targets that are numbers: one, or one for "
+            "each column with commas between them; predictions get it back")
+        .between(-kLarge, kLarge)
+        .without("default")
+        .kept();
+    table
+        .add(
+            "target_std", &O::target_std,
+            "standard deviation by which these targets are then divided, like "
+            "target_mean")
+        .between(kTiny, kLarge)
+        .without("default")
+        .kept();
+    table
+        .add(
             "augment", &O::augment,
             "random changes of training images: flip (mirror half of them), "
             "crop:PIXELS "
@@ -173,5 +194,11 @@ struct DataOptions {
         .kept();
   }
 };
+
+/// Returns whether targets are normalized.
+inline bool has_normalized_targets(const DataOptions& options) {
+  return options.target_mean.values() != std::vector<double>{0} ||
+         options.target_std.values() != std::vector<double>{1};
+}
 
 }  // namespace tandem

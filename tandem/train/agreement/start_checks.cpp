@@ -6,6 +6,7 @@
 
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,11 +73,13 @@ std::optional<Difference> find_difference(
 }
 
 void check_same_settings(const RunConfig& config, Communicator& comm) {
+  const std::set<std::string> compared_later = {
+      "mean", "std", "target_mean", "target_std"};
   std::vector<std::string> values;
   std::vector<const Field*> fields;
   for (const auto& field : config_fields()) {
-    // check_same_normalization() compares mean and std.
-    if (!field.local && field.name != "mean" && field.name != "std") {
+    // check_same_normalization() compares normalizations.
+    if (!field.local && compared_later.count(field.name) == 0) {
       fields.push_back(&field);
       const auto text = field.text(config);
       values.push_back(field.is_path(text) ? "a file" : text);
@@ -137,7 +140,9 @@ void check_same_run(
 void check_same_normalization(const DataOptions& settled, Communicator& comm) {
   for (const auto& [flag, values] :
        {std::pair("--mean", settled.mean.values()),
-        std::pair("--std", settled.std.values())}) {
+        std::pair("--std", settled.std.values()),
+        std::pair("--target-mean", settled.target_mean.values()),
+        std::pair("--target-std", settled.target_std.values())}) {
     std::vector<std::string> texts;
     for (const double value : values) {
       texts.push_back(float_text(value));

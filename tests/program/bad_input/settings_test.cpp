@@ -80,6 +80,15 @@ INSTANTIATE_TEST_SUITE_P(
             {"--model", "net", "--freeze", "conv1.*,convv2.*", "--nproc", "3"},
             {"'convv2.*'", "did you mean 'conv2.*'?", "change --freeze"}),
         setting(
+            "NormalizedClasses", {"--target-mean", "auto", "--nproc", "2"},
+            {"--target-mean", "are classes, expected numbers; leave both out"}),
+        setting(
+            "NormalizedProbabilities", {"--target-std", "2", "--loss", "bce"},
+            {"target_mean is 0.0 and target_std is 2.0", "bce"}),
+        setting(
+            "DefaultMeanOfTargets", {"--target-mean", "default"},
+            {"'default'", "auto"}),
+        setting(
             "AllFrozen", {"--freeze", "*", "--nproc", "2"},
             {"all 2 parameters are frozen", "--freeze"}),
         bad_input(
