@@ -78,6 +78,35 @@ TANDEM_ALWAYS_INLINE void spread_lanes(
   }
 }
 
+template <int L>
+TANDEM_ALWAYS_INLINE void mean_lanes(
+    int64_t kernel, int64_t pixel, int64_t row, const float* in, float* out) {
+  using V = Lanes<L>;
+  typename V::Floats sum = {};
+  for (int64_t y = 0; y < kernel; ++y) {
+    for (int64_t x = 0; x < kernel; ++x) {
+      typename V::Floats value;
+      V::load(value, in + y * row + x * pixel);
+      sum += value;
+    }
+  }
+  V::store(sum / static_cast<float>(kernel * kernel), out);
+}
+
+template <int L>
+TANDEM_ALWAYS_INLINE void spread_mean_lanes(
+    int64_t kernel, int64_t pixel, int64_t row, const float* grad_out, float* grad_in) {
+  using V = Lanes<L>;
+  typename V::Floats grad;
+  V::load(grad, grad_out);
+  grad /= static_cast<float>(kernel * kernel);
+  for (int64_t y = 0; y < kernel; ++y) {
+    for (int64_t x = 0; x < kernel; ++x) {
+      V::store(grad, grad_in + y * row + x * pixel);
+    }
+  }
+}
+
 // Calls `lanes(input offset, output offset)` for every L lanes of a plane's outputs.
 template <int L, typename Lanes>
 TANDEM_ALWAYS_INLINE void for_each_window(const PoolShape& s, Lanes&& lanes) {
@@ -104,14 +133,21 @@ void pool_plane(const PoolShape& s, bool relu, const T* in, T* out, uint8_t* whi
       });
 }
 
+// Sets the gradient to 0 if some pixels belong to no window.
+template <typename T>
+void clear_remainder(const PoolShape& s, T* grad_in) {
+  if (s.height % s.kernel != 0 || s.width % s.kernel != 0) {
+    const auto size = static_cast<size_t>(s.height * s.width * s.lanes);
+    std::memset(grad_in, 0, size * sizeof(T));
+  }
+}
+
 template <int L, int K, typename T>
 void spread_plane(
     const PoolShape& s, const uint8_t* which, const T* grad_out, T* grad_in) {
   const int64_t kernel = K > 0 ? K : s.kernel;
   const int64_t row = s.width * s.lanes;
-  if (s.height % kernel != 0 || s.width % kernel != 0) {
-    std::memset(grad_in, 0, static_cast<size_t>(s.height * row) * sizeof(T));
-  }
+  clear_remainder(s, grad_in);
   for_each_window<L>(
       s, [&](int64_t to, int64_t from) __attribute__((always_inline)) {
         spread_lanes<L>(
@@ -170,6 +206,34 @@ void spread_plane(
 void spread_plane(
     const PoolShape& shape, const uint8_t* which, const Bf16* grad_out, Bf16* grad_in) {
   spread_any(shape, which, grad_out, grad_in);
+}
+
+void mean_plane(const PoolShape& shape, const float* in, float* out) {
+  with_constants(shape, [&](auto lanes, auto kernel) {
+    constexpr int kSize = decltype(kernel)::value;
+    const int64_t size = kSize > 0 ? kSize : shape.kernel;
+    constexpr int kLanes = decltype(lanes)::value;
+    for_each_window<kLanes>(
+        shape, [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+          mean_lanes<kLanes>(
+              size, shape.lanes, shape.width * shape.lanes, in + from, out + to);
+        });
+  });
+}
+
+void spread_mean_plane(const PoolShape& shape, const float* grad_out, float* grad_in) {
+  clear_remainder(shape, grad_in);
+  with_constants(shape, [&](auto lanes, auto kernel) {
+    constexpr int kSize = decltype(kernel)::value;
+    const int64_t size = kSize > 0 ? kSize : shape.kernel;
+    constexpr int kLanes = decltype(lanes)::value;
+    for_each_window<kLanes>(
+        shape, [&](int64_t to, int64_t from) __attribute__((always_inline)) {
+          spread_mean_lanes<kLanes>(
+              size, shape.lanes, shape.width * shape.lanes, grad_out + from,
+              grad_in + to);
+        });
+  });
 }
 
 }  // namespace tandem::TANDEM_ISA

@@ -6,7 +6,7 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of the input of max pooling. In the layout nhwc, a plane is an image. In
+/// Shape of the input of pooling. In the layout nhwc, a plane is an image. In
 /// nChw16c and nChw8c, a plane is 16 or 8 channels of an image.
 struct PoolShape {
   // Number of planes.
@@ -31,13 +31,19 @@ struct PoolShape {
 /// largest value in the window is not positive. For other windows, `which` is the index
 /// y * kernel + x of the largest input in the window.
 constexpr uint8_t kNoInput = 255;
+/// Largest height and width of a window of max pooling, whose pixels `which` numbers.
+constexpr int64_t kMostPoolSize = 15;
 
-// Loops of max pooling over one plane, for each instruction set. Windows have at most
-// 15 x 15 pixels.
+// Loops of pooling over one plane, for each instruction set. Windows of max pooling
+// have at most 15 x 15 pixels.
 //
 // - max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
 //   NaN is the largest value, as in PyTorch. Among equal inputs, the first is selected.
 // - spread_plane: computes the gradient of the input. Writes all values of `grad_in`.
+// - mean_plane: computes the mean of each window. Adds pixels in row-major order, so
+//   that the results have the bits of PyTorch's.
+// - spread_mean_plane: computes the gradient of mean_plane()'s input. Writes all values
+//   of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \
@@ -50,6 +56,9 @@ constexpr uint8_t kNoInput = 255;
   void spread_plane(                                                                   \
       const PoolShape& shape, const uint8_t* which, const Bf16* grad_out,              \
       Bf16* grad_in);                                                                  \
+  void mean_plane(const PoolShape& shape, const float* in, float* out);                \
+  void spread_mean_plane(                                                              \
+      const PoolShape& shape, const float* grad_out, float* grad_in);                  \
   }
 TANDEM_POOL_LOOPS(avx512)
 TANDEM_POOL_LOOPS(avx2)

@@ -270,6 +270,37 @@ TEST(Program, NamesTheLayerInErrors) {
           testing::HasSubstr("[model] table"), testing::HasSubstr("out of range")));
 }
 
+// Images of 3 channels in windows of 2 x 2 pixels; a row and a column remain.
+TEST(Program, PoolsAveragesWithTheBitsOfEager) {
+  const auto model = [] {
+    GraphBuilder builder({3, 9, 9});
+    const auto weight = builder.state("scale.weight", waves({3, 9, 9}));
+    const auto scaled = builder.call(
+        "aten::mul", "Tensor",
+        {Argument::of_value(builder.input()), Argument::of_value(weight)}, {3, 9, 9});
+    const auto pooled = builder.call(
+        "aten::avg_pool2d", "",
+        {Argument::of_value(scaled), Argument::of(std::vector<int64_t>{2, 2})},
+        {3, 4, 4});
+    const auto flat = builder.call(
+        "aten::flatten", "using_ints",
+        {Argument::of_value(pooled), Argument::of(1), Argument::of(-1)}, {48});
+    builder.linear(flat, "fc", waves({4, 48}));
+    return make_graph_model(builder.trainable());
+  };
+  Rig kernels(model(), &make_with_kernels);
+  Rig eager(model());
+  for (int64_t number = 0; number < 3; ++number) {
+    const Batch batch = batch_for(*eager.model, 3 * number, 3);
+    kernels.step(batch, training_step(number));
+    eager.step(batch, training_step(number));
+    expect_equal_state(kernels, eager);
+  }
+  const std::string table = kernels.executor->program_table();
+  EXPECT_THAT(table, testing::ContainsRegex("forward .*average pool 2 x 2"));
+  EXPECT_THAT(table, testing::ContainsRegex("backward .*average pool 2 x 2"));
+}
+
 TEST(Program, ComputesNoGradientsOfFrozenParameters) {
   const auto frozen = [](at::ScalarType dtype) {
     auto model = network("residual", dtype);

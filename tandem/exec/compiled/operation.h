@@ -129,6 +129,10 @@ MakeOnednnOp make_rounded_op;
 /// Returns whether the layer's output is bfloat16 in plans with bfloat16 products.
 bool has_bf16_output(const FusedLayer& fused);
 
+/// Compiles an average pooling in float32 whose windows do not overlap, with the window
+/// and the stride of the layer.
+MakeOnednnOp make_onednn_average_pool;
+
 /// Compiles a convolution with few input channels that is the model's first layer with
 /// parameters.
 MakeOnednnOp make_onednn_small_convolution;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "tandem/kernels/pool_loops.h"
+
 namespace tandem {
 
 namespace {
@@ -24,6 +26,7 @@ class Finder {
     Found found = forward.calls("aten::convolution")               ? convolution(call)
                   : forward.calls("aten::native_batch_norm")       ? batch_norm(call)
                   : forward.calls("aten::max_pool2d_with_indices") ? max_pool(call)
+                  : forward.calls("aten::avg_pool2d")              ? average_pool(call)
                                                                    : std::nullopt;
     if (found) {
       found->forward = call;
@@ -127,14 +130,8 @@ class Finder {
   // max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
   Found max_pool(size_t call) const {
     const CallReader reader(recording_, call);
-    ImageLayer found;
-    Layer& layer = found.fused.layer;
-    layer.kind = LayerKind::max_pool2d;
-    layer.kernel = reader.square(1);
-    const auto strides = recording_.calls[call].arguments[2].constant.toIntVector();
-    layer.stride = strides.empty() ? layer.kernel : reader.square(2);
-    if (!is_images(reader.tensor(0)) || layer.kernel < 1 ||
-        layer.stride != layer.kernel || !reader.all(3, 0) || !reader.all(4, 1) ||
+    auto found = pool(call);
+    if (!found || found->fused.layer.kernel > kMostPoolSize || !reader.all(4, 1) ||
         reader.flag(5)) {
       return std::nullopt;
     }
@@ -144,16 +141,61 @@ class Finder {
     if (uses.empty()) {
       return found;
     }
-    found.backward = readers_.only(reader.result(1));
-    if (found.backward < 0 ||
-        !call_at(found.backward).calls("aten::max_pool2d_with_indices_backward") ||
-        call_at(found.backward).arguments[1].tensor != reader.id(0)) {
+    found->backward = readers_.only(reader.result(1));
+    return found->backward >= 0 && call_at(found->backward)
+                                       .calls("aten::max_pool2d_with_indices_backward")
+               ? pool_with_backward(std::move(*found), reader.id(0))
+               : std::nullopt;
+  }
+
+  // avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+  // divisor_override)
+  Found average_pool(size_t call) const {
+    const CallReader reader(recording_, call);
+    auto found = pool(call);
+    if (!found || reader.flag(4) ||
+        !recording_.calls[call].arguments[6].constant.isNone()) {
       return std::nullopt;
     }
-    found.grad_output = call_at(found.backward).arguments[0].tensor;
-    found.grad_input = call_at(found.backward).results[0];
-    return is_images(&recording_.tensors[static_cast<size_t>(found.grad_output)])
+    found->is_average = true;
+    // avg_pool2d_backward(grad_output, self, kernel_size, ...)
+    for (const size_t reading : readers_.of(reader.id(0))) {
+      if (!recording_.calls[reading].calls("aten::avg_pool2d_backward")) {
+        continue;
+      }
+      if (found->backward >= 0) {
+        // Several pools share the input.
+        return std::nullopt;
+      }
+      found->backward = static_cast<int64_t>(reading);
+    }
+    return found->backward < 0 ? found
+                               : pool_with_backward(std::move(*found), reader.id(0));
+  }
+
+  // Reads the window of a pool whose windows do not overlap.
+  Found pool(size_t call) const {
+    const CallReader reader(recording_, call);
+    ImageLayer found;
+    Layer& layer = found.fused.layer;
+    layer.kind = LayerKind::max_pool2d;
+    layer.kernel = reader.square(1);
+    const auto strides = recording_.calls[call].arguments[2].constant.toIntVector();
+    layer.stride = strides.empty() ? layer.kernel : reader.square(2);
+    return is_images(reader.tensor(0)) && layer.kernel >= 1 &&
+                   layer.stride == layer.kernel && reader.all(3, 0)
                ? Found(found)
+               : std::nullopt;
+  }
+
+  Found pool_with_backward(ImageLayer found, RecordedId input) const {
+    const RecordedCall& backward = call_at(found.backward);
+    found.grad_output = backward.arguments[0].tensor;
+    found.grad_input = backward.results[0];
+    return backward.arguments[1].tensor == input &&
+                   is_images(
+                       &recording_.tensors[static_cast<size_t>(found.grad_output)])
+               ? Found(std::move(found))
                : std::nullopt;
   }
 
@@ -263,6 +305,7 @@ std::string ImageLayer::text() const {
   const Layer& layer = fused.layer;
   const std::string window = fmt::format(" {0} x {0}", layer.kernel);
   std::string text = layer.kind == LayerKind::batch_norm2d ? "batch norm"
+                     : is_average                          ? "average pool" + window
                      : layer.kind == LayerKind::max_pool2d ? "max pool" + window
                                                            : "convolution" + window;
   if (layer.kind == LayerKind::conv2d) {

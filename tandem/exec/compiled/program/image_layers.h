@@ -10,7 +10,7 @@
 namespace tandem {
 
 /// Calls of a recording that a kernel for images computes: the forward call of a
-/// convolution, a batch norm or a max pool, its backward call, and a ReLU after it.
+/// convolution, a batch norm or a pool, its backward call, and a ReLU after it.
 struct ImageLayer {
   FusedLayer fused;
   // Tensors that the kernel reads, and gradients that it adds to the arena or writes
@@ -33,6 +33,8 @@ struct ImageLayer {
   // Other calls that the kernel computes.
   std::vector<size_t> absorbed;
   bool uses_winograd = false;
+  // True: an average pool, with the window of a max pool in `fused`.
+  bool is_average = false;
 
   /// Returns a description such as "convolution 3 x 3, Winograd + ReLU".
   [[nodiscard]] std::string text() const;

@@ -191,9 +191,10 @@ class ImagePlanner : public CallPlanner {
     const memory input = images_.image(found.input, layer, program);
     found.fused.first = found.grad_input == kNoTensor;
     found.uses_winograd = uses_winograd(found, dims_of(input));
-    ops_[index] = found.uses_winograd
-                      ? make_onednn_winograd(found.fused, found.tensors, context_)
-                      : make_onednn_op(found.fused, found.tensors, context_);
+    const auto make = found.uses_winograd ? &make_onednn_winograd
+                      : found.is_average  ? &make_onednn_average_pool
+                                          : &make_onednn_op;
+    ops_[index] = make(found.fused, found.tensors, context_);
     OnednnOp* const op = ops_[index].get();
     images_.set(found.output, op->plan_forward(input));
     program.push_back(

@@ -13,9 +13,9 @@ namespace {
 
 using dnnl::memory;
 
-// Max pooling by custom loops, which also apply the ReLU. They are several times faster
-// than the primitives of oneDNN, which keep a layout that is slow in backward.
-class MaxPool : public OnednnOp {
+// Pooling by custom loops. They are several times faster than the primitives of oneDNN,
+// which keep a layout that is slow in backward.
+class Pool : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;
 
@@ -28,7 +28,6 @@ class MaxPool : public OnednnOp {
         in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
     output_ = make_value(
         {{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag});
-    which_.resize(static_cast<size_t>(elements_of(output_)));
     return output_;
   }
 
@@ -38,17 +37,7 @@ class MaxPool : public OnednnOp {
     return grad_input_;
   }
 
-  void forward(const OnednnPass&) override {
-    input_change_.run(stream());
-    with_type(input_, [&](auto type) { pool<decltype(type)>(); });
-  }
-
-  void backward_input() override {
-    grad_change_.run(stream());
-    with_type(input_, [&](auto type) { spread<decltype(type)>(); });
-  }
-
- private:
+ protected:
   // Calls `plane(input offset, output offset)` for every plane, on all threads.
   template <typename Plane>
   void for_each_plane(const Plane& plane) const {
@@ -62,6 +51,31 @@ class MaxPool : public OnednnOp {
         shape_.outer, grain, [&](int64_t i) { plane(i * in_size, i * out_size); });
   }
 
+  PoolShape shape_;
+};
+
+// Also applies the ReLU.
+class MaxPool : public Pool {
+ public:
+  using Pool::Pool;
+
+  memory plan_forward(const memory& input) override {
+    const memory output = Pool::plan_forward(input);
+    which_.resize(static_cast<size_t>(elements_of(output)));
+    return output;
+  }
+
+  void forward(const OnednnPass&) override {
+    input_change_.run(stream());
+    with_type(input_, [&](auto type) { pool<decltype(type)>(); });
+  }
+
+  void backward_input() override {
+    grad_change_.run(stream());
+    with_type(input_, [&](auto type) { spread<decltype(type)>(); });
+  }
+
+ private:
   template <typename T>
   void pool() {
     void (*const plane)(const PoolShape&, bool, const T*, T*, uint8_t*) =
@@ -83,8 +97,32 @@ class MaxPool : public OnednnOp {
     });
   }
 
-  PoolShape shape_;
   std::vector<uint8_t> which_;
+};
+
+// Average pooling in float32.
+class AveragePool : public Pool {
+ public:
+  using Pool::Pool;
+
+  void forward(const OnednnPass&) override {
+    input_change_.run(stream());
+    auto* const plane =
+        TANDEM_FOR_ISA(void (*)(const PoolShape&, const float*, float*), mean_plane);
+    for_each_plane([&](int64_t in, int64_t out) {
+      plane(shape_, data_of<float>(input_) + in, data_of<float>(output_) + out);
+    });
+  }
+
+  void backward_input() override {
+    grad_change_.run(stream());
+    auto* const plane = TANDEM_FOR_ISA(
+        void (*)(const PoolShape&, const float*, float*), spread_mean_plane);
+    for_each_plane([&](int64_t in, int64_t out) {
+      plane(
+          shape_, data_of<float>(grad_output_) + out, data_of<float>(grad_input_) + in);
+    });
+  }
 };
 
 // max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -102,6 +140,12 @@ void read_max_pool2d(NodeReader& reader) {
 
 KernelRow kernel_row(KindTag<LayerKind::max_pool2d> kind) {
   return {kind, {"aten::max_pool2d"}, &make_op<MaxPool>, &read_max_pool2d};
+}
+
+std::unique_ptr<OnednnOp> make_onednn_average_pool(
+    const FusedLayer& fused, const LayerTensors& tensors,
+    const OnednnContext& context) {
+  return make_op<AveragePool>(fused, tensors, context);
 }
 
 }  // namespace tandem
