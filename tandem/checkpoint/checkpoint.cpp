@@ -323,17 +323,23 @@ bool is_link(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-// Makes DIRECTORY/best a link to a checkpoint. Replaces an existing link atomically.
+// Makes DIRECTORY/best a link to a checkpoint. Replaces another link atomically, before
+// the checkpoint of that link is removed.
 void link_best(const std::string& directory, const std::string& checkpoint) {
   const std::string temporary = directory + "/" + kTemporary + "best";
   const std::string link = directory + "/best";
   const std::string name = checkpoint.substr(checkpoint.rfind('/') + 1);
+  std::error_code none;
+  if (std::filesystem::read_symlink(link, none) == name) {
+    return;
+  }
   if (symlink(name.c_str(), temporary.c_str()) != 0 ||
       std::rename(temporary.c_str(), link.c_str()) != 0) {
     throw DataError(
         "[checkpoint] cannot create the link '" + link + "': " + std::strerror(errno) +
         "; remove --keep-best, or choose another --out");
   }
+  sync_directory(directory);
 }
 
 void forget_dangling_best(const std::string& directory) {

@@ -147,6 +147,31 @@ TEST(StoreServer, TwoServersCanExistInOneProcess) {
   EXPECT_EQ(second.get("key"), std::nullopt);
 }
 
+TEST(StoreServer, RefusesClientsOfAnotherUser) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can connect as another user";
+  }
+  const Scratch directory;
+  chmod(directory.path().c_str(), 0777);
+  const std::string path = directory / "store";
+  StoreServer server("unix:" + path);
+  chmod(path.c_str(), 0777);
+  EXPECT_EQ(
+      code_of_child([&] {
+        if (setresuid(54321, 54321, 54321) != 0) {
+          return 1;
+        }
+        Socket socket = connect_once("unix:" + path, Clock::now() + kLong);
+        char byte = 0;
+        // The server closes the connection before it sends its random number.
+        return !socket ? 2 : socket.receive_all(&byte, 1, Clock::now() + kLong) ? 3 : 0;
+      }),
+      0);
+  StoreClient client("unix:" + path, kLong);
+  client.set("key", "value");
+  EXPECT_EQ(server.get("key"), "value");
+}
+
 TEST(StoreClient, RefusesASocketOfAnotherUser) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "only root can listen as another user";

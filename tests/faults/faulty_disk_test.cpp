@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -200,6 +201,45 @@ TEST_P(FaultyDisk, ARunKilledDuringAnOperationResumesWithEqualBits) {
   at_each_operation(FaultKind::tear, [&](const Ended& ended, const FileFault&) {
     EXPECT_EQ(ended.code, kFaultExit);
   });
+}
+
+bool is_appended(const std::string& path) {
+  return ends_with(path, "/metrics.jsonl") || ends_with(path, "/run.lock");
+}
+
+// A power failure can lose what is not flushed. So a file is flushed before it gets its
+// name, and its folder before the next file gets its name.
+TEST(PowerFailure, LosesNoRenamedFile) {
+  const Scratch scratch;
+  const auto config = faulty_config(scratch / "run");
+  FileFault none;
+  none.below = config.output.out;
+  arm(none);
+  Left left;
+  EXPECT_EQ(train_here(config, left, {}), 0);
+  const auto log = file_operation_log();
+  arm({});
+  std::set<std::string> unflushed;
+  std::string renamed;
+  int renames = 0;
+  for (const auto& line : log) {
+    const size_t space = line.find(' ');
+    const std::string call = line.substr(0, space);
+    const std::string path = line.substr(space + 1);
+    if (call == "write" && !is_appended(path)) {
+      unflushed.insert(path);
+    } else if (call == "fsync" || call == "fdatasync") {
+      unflushed.erase(path);
+      renamed = path == parent_of(renamed) ? "" : renamed;
+    } else if (call == "rename" || call == "renameat2") {
+      EXPECT_THAT(unflushed, testing::IsEmpty()) << line;
+      EXPECT_EQ(renamed, "") << line;
+      renamed = path;
+      ++renames;
+    }
+  }
+  EXPECT_GE(renames, 6);
+  EXPECT_EQ(renamed, "");
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <sstream>
 #include <string_view>
 
@@ -45,6 +46,16 @@ std::array<char, 300> faulty{};
 std::array<char, 1000> kinds{};
 std::atomic<int64_t> before_exchange{-1};
 
+struct Log {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+};
+// Never destroyed, like Armed.
+Log& operation_log() {
+  static Log& instance = *new Log;
+  return instance;
+}
+
 std::atomic<bool> holding{false};
 std::atomic<bool> released{false};
 
@@ -74,6 +85,10 @@ Verdict judge(const char* call, std::string_view path, What what) {
   const int64_t number = ++armed().operations;
   if (number < static_cast<int64_t>(kinds.size())) {
     kinds[static_cast<size_t>(number - 1)] = static_cast<char>(what);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(operation_log().mutex);
+    operation_log().lines.push_back(std::string(call) + " " + std::string(path));
   }
   if (fault.kind == FaultKind::full) {
     return number >= fault.operation && what != What::other ? Verdict::fail
@@ -168,6 +183,7 @@ void arm(const FileFault& fault) {
   armed().operations = 0;
   kinds.fill('\0');
   before_exchange = -1;
+  operation_log().lines.clear();
   is_armed = true;
 }
 
@@ -177,6 +193,11 @@ int64_t file_operations() {
 
 std::string operation_kinds() {
   return kinds.data();
+}
+
+std::vector<std::string> file_operation_log() {
+  const std::lock_guard<std::mutex> lock(operation_log().mutex);
+  return operation_log().lines;
 }
 
 int64_t operations_before_exchange() {

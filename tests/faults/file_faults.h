@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tandem {
 
@@ -54,6 +55,10 @@ int64_t file_operations();
 /// Returns a character for each of the first 999 counted operations: 'w' for a write,
 /// 'r' for another operation that needs disk space, 'o' for other operations.
 std::string operation_kinds();
+
+/// Returns the call and the path of each counted operation since arm(), such as "write
+/// /tmp/x". The path of a renamed file is the new one. Thread-safe.
+std::vector<std::string> file_operation_log();
 
 /// Returns the number of counted operations before the first exchange that failed
 /// because of FileFault::no_exchange; -1 if none failed.

@@ -67,6 +67,33 @@ TEST_F(Serving, AnswersWithThePublishedStatus) {
   EXPECT_EQ(samples_of(page_at(address_, "/metrics")).at("tandem_ranks"), 4);
 }
 
+TEST(StatusServer, AnswersNoOtherUser) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can connect as another user";
+  }
+  const Scratch directory;
+  chmod(directory.path().c_str(), 0777);
+  const std::string path = directory / "status";
+  std::vector<Socket> listeners;
+  listeners.push_back(std::move(listen_at("unix:" + path).socket));
+  chmod(path.c_str(), 0777);
+  StatusServer server(std::move(listeners));
+  server.publish(status_of(3));
+  const auto answer = [&] {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    Socket socket = connect_once("unix:" + path, deadline);
+    const std::string request = "GET /status HTTP/1.1\r\n\r\n";
+    (void)socket.send_all(request.data(), request.size(), deadline);
+    return receive_all_of(socket);
+  };
+  EXPECT_THAT(answer(), StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_EQ(
+      code_of_child([&] {
+        return setresuid(54321, 54321, 54321) == 0 && answer().empty() ? 0 : 1;
+      }),
+      0);
+}
+
 TEST_F(Serving, AnswersHeadWithoutABody) {
   const auto size = page_at(address_, "/metrics").size();
   const auto answer = ask("HEAD /metrics HTTP/1.0\r\n\r\n");

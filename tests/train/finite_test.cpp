@@ -74,6 +74,26 @@ TEST(LastStep, ATestLossThatIsNotFiniteEndsTheRun) {
   }
 }
 
+TEST(LastStep, AValidationLossThatIsNotFiniteEndsTheRun) {
+  for (const auto& way : kWays) {
+    const Scratch scratch;
+    auto config = one_step(way, scratch / "run", 1e36);
+    config.output.keep_best = true;
+    auto data = hundred_digits();
+    data.validation = data.test;
+    testing::internal::CaptureStdout();
+    EXPECT_THAT(
+        error_of<Error>([&] { (void)train_on_threads(way.ranks, config, data); }),
+        testing::AnyOf(
+            HasSubstr("[train] the validation loss is not finite after"),
+            HasSubstr("[train] the loss is not finite at")))
+        << name_of(way.kind);
+    testing::internal::GetCapturedStdout();
+    EXPECT_FALSE(file_exists(scratch / "run/summary.json"));
+    EXPECT_FALSE(file_exists(scratch / "run/checkpoints/best"));
+  }
+}
+
 TEST(LastStep, AParameterThatIsNotFiniteEndsTheRun) {
   for (const auto& way : kWays) {
     for (const bool saves : {false, true}) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/log_softmax.h>
 #include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,6 +72,24 @@ TEST(Trainer, ReplicasThatDriftAreAnError) {
       [] { hashes_of(small_config(), nudge_at_call_3); },
       {"parameter 'weight' differs between rank 1", "after step 4",
        "--drift-check resync"});
+}
+
+TEST(Trainer, ReplicasStartWithTheWeightsOfRank0) {
+  const auto hashes = [](double factor) {
+    const auto data = small_data();
+    return on_each_rank("thread", 3, [&](Communicator& comm) {
+      auto model = linear_model();
+      if (comm.rank() == 2) {
+        const c10::AutoGradMode no_grad(false);
+        model->parameters()[0].tensor.mul_(factor);
+      }
+      auto config = small_config();
+      config.ranks.nproc = 3;
+      return train(config, data, comm, std::move(model)).parameters_sha256;
+    });
+  };
+  const auto same = hashes(1);
+  EXPECT_THAT(hashes(2), testing::Each(same[0]));
 }
 
 TEST(Trainer, ReplicasThatDriftCanBeResynced) {

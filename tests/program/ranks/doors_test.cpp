@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <sstream>
 
+#include "hosts.h"
 #include "tests/program/program.h"
 #include "workers.h"
 
@@ -17,8 +19,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-// TCP ports and abstract Unix sockets on which a process listens.
-std::vector<std::string> open_doors_of(pid_t pid) {
+// TCP ports and abstract Unix sockets on which a process listens, and the ports of its
+// connections if `connected` is true.
+std::vector<std::string> open_doors_of(pid_t pid, bool connected = false) {
   const auto folder = "/proc/" + std::to_string(pid);
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) {
@@ -36,8 +39,10 @@ std::vector<std::string> open_doors_of(pid_t pid) {
           std::istream_iterator<std::string>(text), {});
       const bool is_unix = std::string(table) == "unix";
       const size_t inode = is_unix ? 6 : 9;
-      const bool listens = is_unix ? words.size() > 7 && words[7][0] == '@'
-                                   : words.size() > 9 && words[3] == "0A";
+      const bool listens =
+          is_unix ? words.size() > 7 && words[7][0] == '@'
+                  : words.size() > 9 &&
+                        (words[3] == "0A" || (connected && words[3] == "01"));
       if (listens && own.count(words[inode]) > 0) {
         doors.push_back(std::string(table) + " " + words[is_unix ? 7 : 1]);
       }
@@ -63,6 +68,38 @@ TEST(Doors, RanksThatShareMemoryOpenNone) {
     }
     // The socket for `tandem top`.
     EXPECT_THAT(open_doors_of(run.pid()), ElementsAre(StartsWith("unix @")));
+  }
+}
+
+// The hosts have loopback, too. Addresses in /proc/net/tcp are little-endian, so
+// 01004D0A is 10.77.0.1.
+TEST(Doors, RanksOnSeveralHostsUseOnlyTheAddressOfTheRun) {
+  const Hosts hosts(2);
+  TANDEM_NEEDS_HOSTS(hosts);
+  for (const char* strategy : {"data_parallel", "parameter_server"}) {
+    const Scratch scratch;
+    const auto out = scratch / "run";
+    std::vector<std::unique_ptr<Process>> launchers;
+    for (int host = 0; host < 2; ++host) {
+      const auto arguments = with(
+          hosts.start_of(host),
+          {program(), "train", "--strategy", strategy, "--model", "convnet", "--limit",
+           "640", "--epochs", "2000", "--out", out},
+          hosts.flags_of(host, 2, 2));
+      launchers.push_back(std::make_unique<Process>(ProcessOptions{
+          arguments, {{"TANDEM_TOKEN_FILE", hosts.token_file()}}, true}));
+    }
+    wait_until_it_reports(out);
+    const auto workers = workers_of(out);
+    EXPECT_EQ(workers.size(), 4u);
+    size_t count = 0;
+    for (const pid_t pid : workers) {
+      for (const auto& door : open_doors_of(pid, true)) {
+        EXPECT_THAT(door, testing::MatchesRegex("tcp 0[12]004D0A:.*")) << strategy;
+        ++count;
+      }
+    }
+    EXPECT_GE(count, workers.size()) << strategy;
   }
 }
 

@@ -70,17 +70,20 @@ class Hosts {
   std::string storage_of(int host) const {
     return scratch_ / ("storage" + std::to_string(host));
   }
+  /// Returns the first words of a command that runs on a host.
+  Arguments start_of(int host) const {
+    return {"ip", "netns", "exec", name(host)};
+  }
   /// Runs a program of tandem on a host.
   CommandResult run(
-      int host, const Arguments& arguments,
-      const Variables& variables = {}, const std::string& own = "tandem") const {
+      int host, const Arguments& arguments, const Variables& variables = {},
+      const std::string& own = "tandem") const {
     return run_any(host, with({program(own)}, arguments), variables);
   }
   /// Runs any command on a host.
   CommandResult run_any(
-      int host, const Arguments& command,
-      const Variables& variables = {}) const {
-    std::vector<std::string> words = {"ip", "netns", "exec", name(host)};
+      int host, const Arguments& command, const Variables& variables = {}) const {
+    auto words = start_of(host);
     if (!kept_.empty() && host > 0) {
       // `ip netns exec` has made a mount namespace for the command.
       const std::string mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
