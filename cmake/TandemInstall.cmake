@@ -72,10 +72,7 @@ if(NOT TANDEM_TORCH_PYTHON)
       string(APPEND TANDEM_PC_CFLAGS " -I${folder}")
     endif()
   endforeach()
-  set(TANDEM_PC_LIBS "-ltorch -ltorch_cpu -lc10")
-  if(Torch_VERSION VERSION_LESS 2)
-    string(APPEND TANDEM_PC_LIBS " -lgloo")
-  endif()
+  set(TANDEM_PC_LIBS "-ltorch -ltorch_cpu -lc10 -lgloo")
   configure_file(${PROJECT_SOURCE_DIR}/packaging/tandem.pc.in
                  ${CMAKE_CURRENT_BINARY_DIR}/tandem.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandem.pc

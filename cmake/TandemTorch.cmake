@@ -42,11 +42,10 @@ if(TARGET torch_cuda)
 else()
   target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
 endif()
-if(Torch_VERSION VERSION_LESS 2)
-  # LibTorch 1.13 cannot sum bfloat16 with Gloo, so tandem calls Gloo directly and links it.
+if(NOT TANDEM_TORCH_PYTHON)
+  # tandem also calls Gloo directly. LibTorch from PyPI contains Gloo, Debian's links it.
   target_link_libraries(tandem_torch INTERFACE gloo)
-endif()
-if(TANDEM_TORCH_PYTHON)
+else()
   # LibTorch's libraries find each other by their run paths. The linker would search the
   # system's directories instead and may find older versions.
   target_link_options(tandem_torch INTERFACE -Wl,--allow-shlib-undefined)
