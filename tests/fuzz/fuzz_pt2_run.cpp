@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tandem/core/torch_compat.h"
 #include "tandem/graph/checked_operators.h"
 #include "tandem/graph/interpreter.h"
 #include "tests/fuzz/fuzz.h"
@@ -29,7 +30,7 @@ using tandem::ValueKind;
 // Places each tensor at the end of its pages, before a page without access.
 class GuardedMemory : public c10::Allocator {
  public:
-  c10::DataPtr allocate(size_t bytes) const override {
+  c10::DataPtr allocate(size_t bytes) TANDEM_ALLOCATE_CONST override {
     TORCH_CHECK(bytes <= kMostBytes, "not enough memory");
     const size_t used = (bytes + 63) / 64 * 64;
     const size_t inner = (used + kPage - 1) / kPage * kPage;
@@ -40,6 +41,11 @@ class GuardedMemory : public c10::Allocator {
     auto* block = new Block{whole, inner + 2 * kPage};
     return {whole + kPage + inner - used, block, &free_block, c10::Device(at::kCPU)};
   }
+#if TANDEM_ALLOCATORS_COPY
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+#endif
 
  private:
   static constexpr size_t kPage = 4096;
