@@ -250,7 +250,9 @@ at::Tensor attention_weights(const Attention& attention) {
 at::Tensor run_attention(const OperatorCall& call) {
   Attention attention = attention_of(call.arguments);
   const bool drops = attention.dropout > 0 && call.context.training;
-  if (!drops) {
+  // LibTorch's operator fails on other devices without a kernel for attention.
+  const bool has_kernel = attention.query.is_cpu() || attention.query.is_cuda();
+  if (!drops && has_kernel) {
     auto arguments = call.arguments;
     arguments[4] = 0.0;
     if (const auto own = run_own(call.node.target, std::move(arguments))) {

@@ -237,7 +237,7 @@ TEST(NpyParity, FilesThatAreErrors) {
       {"twice.npz", "has two arrays 'x'"},
       {"bzip2.npz", "compression method 12, expected 0 (stored) or 8 (deflated)"},
       {"longer.npz", "array 'x' has 156 bytes, expected 152"},
-      {"truncated.npz", "is not a .npz file or is damaged (Not a zip archive)"},
+      {"truncated.npz", "is not a .npz file or is damaged ("},
       {"x.npy", "is not a .npz file or is damaged"},
       {"encrypted.npz", "is encrypted"},
       {"flipped.npz", "array 'x' is damaged (CRC error)"},

@@ -87,7 +87,10 @@ class Pods(unittest.TestCase):
         (self.folder / "hosts").write_text(f"localhost slots={slots}\n")
         self.expect_four_ranks([self.start(container, container["args"], 0, {
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_orte_default_hostfile": str(self.folder / "hosts")})])
+            "OMPI_MCA_orte_default_hostfile": str(self.folder / "hosts"),
+            # Open MPI 5
+            "PRTE_MCA_prte_default_hostfile": str(self.folder / "hosts"),
+            "PRTE_MCA_hwloc_default_binding_policy": "none"})])
 
 
 if __name__ == "__main__":

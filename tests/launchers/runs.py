@@ -20,7 +20,10 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
                if not name.startswith(("PET_", "SLURM_", "OMPI_"))} | {
     "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+    # Open MPI 5
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
 
 def make_folder():

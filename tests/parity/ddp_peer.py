@@ -130,6 +130,10 @@ def run(rank, world, arguments, how="plain", hook=None, unused=False, in_groups=
         # The reducer expects the name of a module and a dot, which are missing here.
         names = [*ignored, *("." + name for name in ignored)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, names)
+    if not arguments.get("broadcast_buffers", True):
+        # PyTorch 1.13 does this, PyTorch 2 does not.
+        for buffer in net.buffers():
+            dist.broadcast(buffer, 0)
     ddp = DistributedDataParallel(net, **arguments)
     if hook:
         ddp.register_comm_hook(None, hook)

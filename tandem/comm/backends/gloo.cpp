@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <set>
+#include <vector>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
@@ -167,6 +170,8 @@ std::unique_ptr<Communicator> form_group(
     int size, const GlooOptions& options, bool admit_anyone);
 
 class GlooCommunicator : public C10dCommunicator, public RpcBackend {
+  using Device = std::shared_ptr<gloo::transport::Device>;
+
  public:
   // Only the addresses in `admitted` may connect to this rank; all addresses if it is
   // empty.
@@ -183,14 +188,28 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
     const auto admission = std::make_shared<const AddressFilter>(admitted_);
-    group_options->devices.push_back(
-        c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    device_ = c10d::ProcessGroupGloo::createDeviceForHostname(options.address);
+    group_options->devices.push_back(device_);
     // With one thread, operations run in the order of their calls.
     group_options->threads = 1;
-    group_ = c10::make_intrusive<GlooGroup>(
-        make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
-        group_options);
+    try {
+      group_ = c10::make_intrusive<GlooGroup>(
+          make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
+          group_options);
+    } catch (...) {
+      keep_device();
+      throw;
+    }
     group_->set_timeout(options.timeout);
+  }
+
+  // Keeps the device until the process ends. After a failure, the thread of the device
+  // may own the last reference to it, and would wait for itself (LibTorch 2.6).
+  void keep_device() {
+    static std::mutex mutex;
+    static auto& kept = *new std::vector<Device>;
+    const std::lock_guard<std::mutex> lock(mutex);
+    kept.push_back(device_);
   }
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
@@ -270,6 +289,7 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   GlooOptions options_;
   std::set<std::string> admitted_;
   int num_rpcs_ = 0;
+  Device device_;
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
@@ -320,6 +340,9 @@ std::unique_ptr<Communicator> form_with_retries(
       throw;
     } catch (const std::exception& error) {
       failure = first_line(error);
+      if (comm) {
+        comm->keep_device();
+      }
     }
     // After a failure, `comm` may own connections, whose addresses outcome() records.
     failure = forming.outcome(attempt, failure);

@@ -96,7 +96,9 @@ struct DistributedDataParallelOptions {
 /// | module                  | + the first argument; it is not wrapped            |
 /// | forward                 | + forward() of the module                          |
 /// | process_group           | + `comm`; Communicator::split() makes smaller ones |
-/// | broadcast_buffers       | + `buffers`: broadcast (default), off, or average  |
+/// | broadcast_buffers       | + `buffers`: broadcast (default), off, or average; |
+/// |                         | ranks start with rank 0's buffers (PyTorch 2: not  |
+/// |                         | with off)                                          |
 /// | bucket_cap_mb           | + `bucket_bytes`                                   |
 /// | find_unused_parameters  | + always: gradients of unused parameters count as  |
 /// |                         | zero, with one warning. A parameter that no rank   |
