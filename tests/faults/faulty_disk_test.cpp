@@ -207,7 +207,7 @@ bool is_appended(const std::string& path) {
   return ends_with(path, "/metrics.jsonl") || ends_with(path, "/run.lock");
 }
 
-// A power failure can lose what is not flushed. So a file is flushed before it gets its
+// A power failure can lose bytes that are not flushed. So a file is flushed before it gets its
 // name, and its folder before the next file gets its name.
 TEST(PowerFailure, LosesNoRenamedFile) {
   const Scratch scratch;
