@@ -127,10 +127,11 @@ bool is_checked(const std::string& target) {
          (in_place && names.count(target.substr(0, target.size() - 1)) > 0);
 }
 
-// An in-place view would change the shape of a parameter, buffer or constant.
+// An in-place view would change the shape of a parameter, buffer or constant. detach_()
+// keeps the shape; torch.tensor() in a module becomes such a call.
 bool is_view_in_place(const std::string& target) {
   return target == "aten::swapaxes_" || target == "aten::swapdims_" ||
-         (target.back() == '_' &&
+         (target.back() == '_' && target != "aten::detach_" &&
           operator_row(target.substr(0, target.size() - 1)).has(kIsView));
 }
 

@@ -255,6 +255,7 @@ def functions():
         x, x[:, :2], x[:, :2], enable_gqa=True))
     add("scaled_dot_product_attention(dropout)", S, lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.2))
     add("no_grad", V, without_gradient)
+    add("tensor", V, lambda x: x * torch.tensor(0.5))
     add("stochastic_depth", V, stochastic_depth)
     add("gumbel_softmax", V, lambda x: F.gumbel_softmax(x))
     add("gumbel_softmax(hard)", V, lambda x: F.gumbel_softmax(x, hard=True))

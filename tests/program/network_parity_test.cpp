@@ -20,11 +20,11 @@ TEST(NetworkParity, ModulesOfTorchTrainAsInPyTorch) {
       {source_dir() + "/tests/graph/nn_parity.py", program(), scratch.path(),
        "nn.BatchNorm2d(frozen)", "nn.InstanceNorm2d(stats)", "nn.RMSNorm",
        "nn.LSTM(dropout)", "nn.ChannelShuffle", "nn.MultiheadAttention",
-       "nn.spectral_norm", "nn.AlphaDropout", "F.no_grad", "F.stochastic_depth",
-       "F.gumbel_softmax(hard)"},
+       "nn.spectral_norm", "nn.AlphaDropout", "F.no_grad", "F.tensor",
+       "F.stochastic_depth", "F.gumbel_softmax(hard)"},
       newest_python());
   EXPECT_TRUE(found.status.ok()) << found.output << found.errors;
-  EXPECT_THAT(found.output, testing::HasSubstr("11 trained"));
+  EXPECT_THAT(found.output, testing::HasSubstr("12 trained"));
 }
 
 }  // namespace tandem::network_parity_test
