@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "tandem/base/deadline.h"
@@ -169,9 +170,25 @@ std::unique_ptr<Communicator> form_group(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options, bool admit_anyone);
 
-class GlooCommunicator : public C10dCommunicator, public RpcBackend {
-  using Device = std::shared_ptr<gloo::transport::Device>;
+using GlooDevice = std::shared_ptr<gloo::transport::Device>;
 
+// Releases a device after everything else has. If the thread of the device released the
+// last reference, the thread would wait for itself, which ends the process (LibTorch
+// 2.6). If others still use the device after 0.1 s, keeps it until the process ends.
+void release(GlooDevice device) {
+  const Deadline wait(std::chrono::milliseconds(100));
+  while (device.use_count() > 1 && !wait.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (device.use_count() > 1) {
+    static std::mutex mutex;
+    static auto& kept = *new std::vector<GlooDevice>;
+    const std::lock_guard<std::mutex> lock(mutex);
+    kept.push_back(std::move(device));
+  }
+}
+
+class GlooCommunicator : public C10dCommunicator, public RpcBackend {
  public:
   // Only the addresses in `admitted` may connect to this rank; all addresses if it is
   // empty.
@@ -197,19 +214,15 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
           make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
           group_options);
     } catch (...) {
-      keep_device();
+      group_options.reset();
+      release(std::move(device_));
       throw;
     }
     group_->set_timeout(options.timeout);
   }
-
-  // Keeps the device until the process ends. After a failure, the thread of the device
-  // may own the last reference to it, and would wait for itself (LibTorch 2.6).
-  void keep_device() {
-    static std::mutex mutex;
-    static auto& kept = *new std::vector<Device>;
-    const std::lock_guard<std::mutex> lock(mutex);
-    kept.push_back(device_);
+  ~GlooCommunicator() override {
+    group_.reset();
+    release(std::move(device_));
   }
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
@@ -289,7 +302,7 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   GlooOptions options_;
   std::set<std::string> admitted_;
   int num_rpcs_ = 0;
-  Device device_;
+  GlooDevice device_;
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
@@ -340,9 +353,6 @@ std::unique_ptr<Communicator> form_with_retries(
       throw;
     } catch (const std::exception& error) {
       failure = first_line(error);
-      if (comm) {
-        comm->keep_device();
-      }
     }
     // After a failure, `comm` may own connections, whose addresses outcome() records.
     failure = forming.outcome(attempt, failure);
