@@ -60,7 +60,8 @@ def largest_difference(ours, theirs, program):
 
 
 def run(command):
-    variables = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    # Debian's PyTorch 2.6 has no libuv, which it would use for its store.
+    variables = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", USE_LIBUV="0")
     result = subprocess.run(command, env=variables, text=True, stdout=subprocess.PIPE,
                             check=False)
     if result.returncode:
