@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "tandem/base/deadline.h"
@@ -170,22 +169,19 @@ std::unique_ptr<Communicator> form_group(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options, bool admit_anyone);
 
-using GlooDevice = std::shared_ptr<gloo::transport::Device>;
-
-// Releases a device after everything else has. If the thread of the device released the
-// last reference, the thread would wait for itself, which ends the process (LibTorch
-// 2.6). If others still use the device after 0.1 s, keeps it until the process ends.
-void release(GlooDevice device) {
-  const Deadline wait(std::chrono::milliseconds(100));
-  while (device.use_count() > 1 && !wait.passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (device.use_count() > 1) {
-    static std::mutex mutex;
-    static auto& kept = *new std::vector<GlooDevice>;
-    const std::lock_guard<std::mutex> lock(mutex);
-    kept.push_back(std::move(device));
-  }
+// Returns a device of Gloo, which listens at an address.
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
+  auto device = c10d::ProcessGroupGloo::createDeviceForHostname(address);
+#if TORCH_VERSION_MAJOR >= 2
+  // The thread of a device may own the last reference to a part of the device, and
+  // would then wait for itself, which ends the process (LibTorch 2.6). So devices exist
+  // until the process ends.
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<gloo::transport::Device>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept.push_back(device);
+#endif
+  return device;
 }
 
 class GlooCommunicator : public C10dCommunicator, public RpcBackend {
@@ -205,24 +201,13 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
     const auto admission = std::make_shared<const AddressFilter>(admitted_);
-    device_ = c10d::ProcessGroupGloo::createDeviceForHostname(options.address);
-    group_options->devices.push_back(device_);
+    group_options->devices.push_back(make_device(options.address));
     // With one thread, operations run in the order of their calls.
     group_options->threads = 1;
-    try {
-      group_ = c10::make_intrusive<GlooGroup>(
-          make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
-          group_options);
-    } catch (...) {
-      group_options.reset();
-      release(std::move(device_));
-      throw;
-    }
+    group_ = c10::make_intrusive<GlooGroup>(
+        make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
+        group_options);
     group_->set_timeout(options.timeout);
-  }
-  ~GlooCommunicator() override {
-    group_.reset();
-    release(std::move(device_));
   }
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
@@ -302,7 +287,6 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   GlooOptions options_;
   std::set<std::string> admitted_;
   int num_rpcs_ = 0;
-  GlooDevice device_;
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
