@@ -21,6 +21,11 @@
 #define TANDEM_C10D_GROUP ProcessGroup
 #endif
 
+// The thread of a Gloo device may own the last reference to a part of the device, and
+// then waits for itself, which ends the process (LibTorch 2.6). So devices exist until
+// the process ends.
+#define TANDEM_KEEPS_GLOO_DEVICES (TORCH_VERSION_MAJOR >= 2)
+
 // Since LibTorch 2.3, c10::Allocator::allocate() is not const, and allocators have
 // copy_data().
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)

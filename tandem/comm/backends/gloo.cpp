@@ -172,10 +172,7 @@ std::unique_ptr<Communicator> form_group(
 // Returns a device of Gloo, which listens at an address.
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
   auto device = c10d::ProcessGroupGloo::createDeviceForHostname(address);
-#if TORCH_VERSION_MAJOR >= 2
-  // The thread of a device may own the last reference to a part of the device, and
-  // would then wait for itself, which ends the process (LibTorch 2.6). So devices exist
-  // until the process ends.
+#if TANDEM_KEEPS_GLOO_DEVICES
   static std::mutex mutex;
   static auto& kept = *new std::vector<std::shared_ptr<gloo::transport::Device>>;
   const std::lock_guard<std::mutex> lock(mutex);
