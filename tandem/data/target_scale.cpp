@@ -36,10 +36,10 @@ TargetScale::TargetScale(
     if (count != 1 && count != slices) {
       throw ConfigError(fmt::format(
           "[data] there are {} target means and {} target standard deviations, "
-          "expected "
-          "1 or {} of each for targets of the shape {}; change --target-mean and "
+          "expected {} of each for targets of the shape {}; change --target-mean and "
           "--target-std",
-          mean.size(), std.size(), slices, shape_text(shape)));
+          mean.size(), std.size(), slices == 1 ? "1" : fmt::format("1 or {}", slices),
+          shape_text(shape)));
     }
   }
   mean_ = broadcast(mean, shape);
