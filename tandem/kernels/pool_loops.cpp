@@ -185,6 +185,19 @@ void spread_any(
   });
 }
 
+// Calls `body(lanes, kernel, input offset, output offset)` for each window, with the
+// first two as constants where with_constants() has them.
+template <typename Body>
+TANDEM_ALWAYS_INLINE void for_each_constant_window(const PoolShape& s, Body&& body) {
+  with_constants(s, [&](auto lanes, auto kernel) {
+    constexpr int kSize = decltype(kernel)::value;
+    const int64_t size = kSize > 0 ? kSize : s.kernel;
+    for_each_window<decltype(lanes)::value>(
+        s, [&](int64_t in, int64_t out)
+               __attribute__((always_inline)) { body(lanes, size, in, out); });
+  });
+}
+
 }  // namespace
 
 void max_pool_plane(
@@ -209,31 +222,24 @@ void spread_plane(
 }
 
 void mean_plane(const PoolShape& shape, const float* in, float* out) {
-  with_constants(shape, [&](auto lanes, auto kernel) {
-    constexpr int kSize = decltype(kernel)::value;
-    const int64_t size = kSize > 0 ? kSize : shape.kernel;
-    constexpr int kLanes = decltype(lanes)::value;
-    for_each_window<kLanes>(
-        shape, [&](int64_t from, int64_t to) __attribute__((always_inline)) {
-          mean_lanes<kLanes>(
-              size, shape.lanes, shape.width * shape.lanes, in + from, out + to);
-        });
-  });
+  const int64_t row = shape.width * shape.lanes;
+  for_each_constant_window(
+      shape, [&](auto lanes, int64_t kernel, int64_t from, int64_t to)
+                 __attribute__((always_inline)) {
+                   mean_lanes<decltype(lanes)::value>(
+                       kernel, shape.lanes, row, in + from, out + to);
+                 });
 }
 
 void spread_mean_plane(const PoolShape& shape, const float* grad_out, float* grad_in) {
+  const int64_t row = shape.width * shape.lanes;
   clear_remainder(shape, grad_in);
-  with_constants(shape, [&](auto lanes, auto kernel) {
-    constexpr int kSize = decltype(kernel)::value;
-    const int64_t size = kSize > 0 ? kSize : shape.kernel;
-    constexpr int kLanes = decltype(lanes)::value;
-    for_each_window<kLanes>(
-        shape, [&](int64_t to, int64_t from) __attribute__((always_inline)) {
-          spread_mean_lanes<kLanes>(
-              size, shape.lanes, shape.width * shape.lanes, grad_out + from,
-              grad_in + to);
-        });
-  });
+  for_each_constant_window(
+      shape, [&](auto lanes, int64_t kernel, int64_t to, int64_t from)
+                 __attribute__((always_inline)) {
+                   spread_mean_lanes<decltype(lanes)::value>(
+                       kernel, shape.lanes, row, grad_out + from, grad_in + to);
+                 });
 }
 
 }  // namespace tandem::TANDEM_ISA

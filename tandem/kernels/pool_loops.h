@@ -34,8 +34,7 @@ constexpr uint8_t kNoInput = 255;
 /// Largest height and width of a window of max pooling, whose pixels `which` numbers.
 constexpr int64_t kMostPoolSize = 15;
 
-// Loops of pooling over one plane, for each instruction set. Windows of max pooling
-// have at most 15 x 15 pixels.
+// Loops of pooling over one plane, for each instruction set.
 //
 // - max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
 //   NaN is the largest value, as in PyTorch. Among equal inputs, the first is selected.
