@@ -103,19 +103,14 @@ bool is_measured(const ChannelValues& mean, const ChannelValues& std, bool by_de
   return needs(mean) || needs(std);
 }
 
-void measure(DatasetSplits& splits) {
-  const Normalization found = measure_normalization(splits.train);
-  for (const auto part : kDatasetParts) {
-    (splits.*part).mean = found.mean;
-    (splits.*part).std = found.std;
-  }
-}
+using Numbers = std::vector<double> Dataset::*;
 
-void measure_targets_of(DatasetSplits& splits) {
-  const Normalization found = measure_targets(splits.train);
+// Stores a normalization of the training part in all parts.
+void store(
+    const Normalization& found, Numbers mean, Numbers std, DatasetSplits& splits) {
   for (const auto part : kDatasetParts) {
-    (splits.*part).target_mean = found.mean;
-    (splits.*part).target_std = found.std;
+    (splits.*part).*mean = found.mean;
+    (splits.*part).*std = found.std;
   }
 }
 
@@ -235,10 +230,12 @@ DatasetSplits load_dataset(const DataRequest& request, const Deadline& deadline)
   }
   const bool by_default = source != nullptr && source->is_measured;
   if (is_measured(options.mean, options.std, by_default)) {
-    measure(splits);
+    store(measure_normalization(splits.train), &Dataset::mean, &Dataset::std, splits);
   }
   if (is_measured(options.target_mean, options.target_std, false)) {
-    measure_targets_of(splits);
+    store(
+        measure_targets(splits.train), &Dataset::target_mean, &Dataset::target_std,
+        splits);
   }
   return splits;
 }
