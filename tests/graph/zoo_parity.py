@@ -45,19 +45,13 @@ def torchvision_network(name, rate, size):
             break
         except (TypeError, ValueError):
             pass
-    for layer in net.modules():
-        if rate == 0 and isinstance(layer, torch.nn.modules.dropout._DropoutNd):
-            layer.p = 0.0
-        elif rate == 0 and type(layer).__name__ == "StochasticDepth":
-            layer.p = 0.0
-        elif rate == 0 and isinstance(layer, torch.nn.MultiheadAttention):
-            layer.dropout = 0.0
-        elif rate == 0 and isinstance(getattr(layer, "dropout", None), float):
-            layer.dropout = 0.0
-            if hasattr(layer, "attention_dropout"):
-                layer.attention_dropout = 0.0
-        elif rate == 0 and type(layer).__name__ == "_DenseLayer":
-            layer.drop_rate = 0.0
+    if rate == 0:
+        for layer in net.modules():
+            if type(layer).__name__ == "StochasticDepth" or isinstance(layer, torch.nn.modules.dropout._DropoutNd):
+                layer.p = 0.0
+            for rate_of in ("dropout", "attention_dropout", "drop_rate"):
+                if isinstance(getattr(layer, rate_of, None), float):
+                    setattr(layer, rate_of, 0.0)
     return net
 
 
