@@ -242,8 +242,8 @@ void check_ranks(const RunConfig& config) {
       "--launcher tandem");
 }
 
-// Throws ConfigError if only one of mean and std has numbers. The default of the other
-// would rarely fit these numbers.
+// Throws ConfigError if probabilities are normalized, or if only one of mean and std has
+// numbers. The default of the other would rarely fit these numbers.
 void check_normalization(const DataOptions& data, LossKind loss) {
   refuse_if(
       loss == LossKind::bce && has_normalized_targets(data),

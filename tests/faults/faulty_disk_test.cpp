@@ -207,8 +207,8 @@ bool is_appended(const std::string& path) {
   return ends_with(path, "/metrics.jsonl") || ends_with(path, "/run.lock");
 }
 
-// A power failure can lose bytes that are not flushed. So a file is flushed before it gets its
-// name, and its folder before the next file gets its name.
+// A power failure can lose bytes that are not flushed. So a file is flushed before it
+// gets its name, and its folder before the next file gets its name.
 TEST(PowerFailure, LosesNoRenamedFile) {
   const Scratch scratch;
   const auto config = faulty_config(scratch / "run");
