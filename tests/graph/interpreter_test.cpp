@@ -365,13 +365,13 @@ TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
       testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
 }
 
-// LibTorch throws std::runtime_error for a name of a dimension.
+// LibTorch makes a std::vector of this size, which throws std::length_error.
 TEST(Interpreter, OtherErrorsOfOperatorsNameTheNode) {
   GraphBuilder builder({3});
   builder.call(
-      "aten::argsort", "dimname",
-      {Argument::of_value(builder.input()), Argument::of(std::string("floor")),
-       Argument::of(false)},
+      "aten::combinations", "",
+      {Argument::of_value(builder.state("weight", waves({3}))),
+       Argument::of(int64_t{1} << 62), Argument::of(false)},
       {3});
   verify(builder.graph());
   Interpreter interpreter(builder.graph(), {});
@@ -379,7 +379,7 @@ TEST(Interpreter, OtherErrorsOfOperatorsNameTheNode) {
       error_of<Error>([&] {
         interpreter.run(waves({4, 3}), context_of(true));
       }),
-      testing::StartsWith("[model] argsort_0 fails: "));
+      testing::StartsWith("[model] combinations_0 fails: "));
 }
 
 TEST(Interpreter, LiftedParametersKeepTheirGradients) {

@@ -33,9 +33,9 @@ C10dCommunicator::C10dCommunicator(
       name_(std::move(name)) {}
 
 at::Tensor C10dCommunicator::flat(const at::Tensor& tensor) {
-  // Gloo cannot copy bfloat16. A half has the same size.
-  const bool is_bfloat16 = tensor.scalar_type() == at::kBFloat16;
-  return (is_bfloat16 ? tensor.view(at::kHalf) : reducible(tensor)).view(-1);
+  // Gloo cannot copy every type of 16 bits.
+  return (tensor.element_size() == 2 ? tensor.view(-1).view(at::kByte)
+                                     : reducible(tensor).view(-1));
 }
 
 WorkPtr C10dCommunicator::do_all_reduce(at::Tensor tensor, ReduceOp op) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
 #include <gloo/allreduce.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -254,13 +256,20 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
     return form_group(store(), name, rank, size, options_, admitted_.empty());
   }
 
-#if !TANDEM_GLOO_SUMS_BFLOAT16
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return tensor.scalar_type() == at::kBFloat16
-               ? running(group_->reduce_bfloat16(tensor, op))
-               : C10dCommunicator::do_all_reduce(tensor, op);
-  }
+#if !TANDEM_GLOO_SUMS_BFLOAT16
+    if (tensor.scalar_type() == at::kBFloat16) {
+      return running(group_->reduce_bfloat16(tensor, op));
+    }
 #endif
+    if (tensor.is_floating_point() && tensor.element_size() == 2 && !sums_halves()) {
+      const auto wide = tensor.to(at::kFloat);
+      return std::make_shared<FollowedWork>(
+          C10dCommunicator::do_all_reduce(wide, op),
+          [tensor, wide] { tensor.copy_(wide); });
+    }
+    return C10dCommunicator::do_all_reduce(tensor, op);
+  }
 
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
     const auto sum = input.clone();
@@ -281,9 +290,28 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   }
 
  private:
+  // Debian's LibTorch sums no 16-bit type since 2.7. All ranks call this function in the
+  // same operation.
+  bool sums_halves() {
+    if (!sums_halves_) {
+      std::vector<at::Tensor> one{at::zeros({1}, at::kHalf)};
+      try {
+        group_->allreduce(one)->wait(options_.timeout);
+        sums_halves_ = true;
+      } catch (const std::exception& error) {
+        if (first_line(error).find("Invalid scalar type") == std::string::npos) {
+          throw;
+        }
+        sums_halves_ = false;
+      }
+    }
+    return *sums_halves_;
+  }
+
   GlooOptions options_;
   std::set<std::string> admitted_;
   int num_rpcs_ = 0;
+  std::optional<bool> sums_halves_;
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
