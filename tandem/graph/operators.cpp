@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "tandem/graph/attention.h"
 #include "tandem/graph/random_operators.h"
 #include "tandem/graph/single_values.h"
 
@@ -192,26 +193,14 @@ constexpr const char* kAttentionSchema =
     "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, "
     "float? scale=None, bool enable_gqa=False) -> Tensor";
 
-// Arguments of attention, as far as this LibTorch's schema has them.
-struct Attention {
-  at::Tensor query;
-  at::Tensor key;
-  at::Tensor value;
-  at::Tensor mask;
-  double dropout = 0;
-  bool causal = false;
-  double scale = 0;
-  bool grouped = false;
-};
-
+// Reads the arguments that this LibTorch's schema has.
 Attention attention_of(const std::vector<c10::IValue>& arguments) {
   Attention attention;
   attention.query = arguments[0].toTensor();
   attention.key = arguments[1].toTensor();
   attention.value = arguments[2].toTensor();
   attention.mask = optional_tensor(arguments[3]);
-  attention.dropout = arguments[4].toDouble();
-  attention.causal = arguments[5].toBool();
+  attention.is_causal = arguments[5].toBool();
   attention.scale = arguments.size() > 6 && !arguments[6].isNone()
                         ? arguments[6].toDouble()
                         : 1 / std::sqrt(static_cast<double>(attention.query.size(-1)));
@@ -219,54 +208,27 @@ Attention attention_of(const std::vector<c10::IValue>& arguments) {
   return attention;
 }
 
-// Repeats keys or values, so that each head of the query has its own.
-at::Tensor for_heads_of(const at::Tensor& query, const at::Tensor& x) {
-  TORCH_CHECK(x.size(-3) > 0, "keys or values have no heads");
-  return x.repeat_interleave(query.size(-3) / x.size(-3), -3);
-}
-
-// Source: torch.nn.functional.scaled_dot_product_attention's documentation.
-at::Tensor attention_weights(const Attention& attention) {
-  auto key = attention.key;
-  if (attention.grouped) {
-    key = for_heads_of(attention.query, key);
-  }
-  auto scores = at::matmul(attention.query.mul(attention.scale), key.transpose(-2, -1));
-  constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-  if (attention.causal) {
-    const auto allowed =
-        at::ones({scores.size(-2), scores.size(-1)}, scores.options().dtype(at::kBool))
-            .tril();
-    scores = scores.masked_fill(allowed.logical_not(), kMinusInfinity);
-  }
-  if (attention.mask.defined()) {
-    scores = attention.mask.scalar_type() == at::kBool
-                 ? scores.masked_fill(attention.mask.logical_not(), kMinusInfinity)
-                 : scores.add(attention.mask);
-  }
-  return at::softmax(scores, -1);
-}
-
 at::Tensor run_attention(const OperatorCall& call) {
-  Attention attention = attention_of(call.arguments);
-  const bool drops = attention.dropout > 0 && call.context.training;
+  const Attention attention = attention_of(call.arguments);
+  const double dropout = call.arguments[4].toDouble();
   // LibTorch's operator fails on other devices without a kernel for attention.
   const bool has_kernel = attention.query.is_cpu() || attention.query.is_cuda();
-  if (!drops && has_kernel) {
+  if (dropout == 0 || !call.context.training) {
     auto arguments = call.arguments;
     arguments[4] = 0.0;
-    if (const auto own = run_own(call.node.target, std::move(arguments))) {
-      return *own;
+    if (has_kernel) {
+      if (const auto own = run_own(call.node.target, std::move(arguments))) {
+        return *own;
+      }
+    }
+    if (fits_attention_kernels(attention)) {
+      return attention_by_kernels(attention);
     }
   }
-  auto weights = attention_weights(attention);
-  weights =
-      dropped_out(call, weights, shape_of(call.graph, call.node, 0), attention.dropout);
-  auto value = attention.value;
-  if (attention.grouped) {
-    value = for_heads_of(attention.query, value);
-  }
-  return at::matmul(weights, value);
+  const auto weights = attention_weights(attention);
+  return weighted_values(
+      attention,
+      dropped_out(call, weights, shape_of(call.graph, call.node, 0), dropout));
 }
 
 constexpr RoundedValues kNone = RoundedValues::none;
