@@ -194,24 +194,33 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
-// Returns whether all values are finite. Does not use at::isfinite(), because LibTorch
-// would start another set of threads for the thread that writes checkpoints.
-bool all_finite(const at::Tensor& tensor) {
+// Returns whether `is_good` holds for all values. Does not use at::isfinite(), because
+// LibTorch would start another set of threads for the thread that writes checkpoints.
+bool all_are(bool (*is_good)(double), const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().cpu().contiguous();
-  bool finite = true;
+  bool all = true;
   AT_DISPATCH_FLOATING_TYPES_AND2(
-      at::kHalf, at::kBFloat16, values.scalar_type(), "all_finite", [&] {
+      at::kHalf, at::kBFloat16, values.scalar_type(), "all_are", [&] {
         const auto* value = values.data_ptr<scalar_t>();
         for (int64_t i = 0; i < values.numel(); ++i) {
-          finite = finite && std::isfinite(static_cast<double>(value[i]));
+          all = all && is_good(static_cast<double>(value[i]));
         }
       });
-  return finite;
+  return all;
 }
 
-void check_finite(const std::vector<NamedTensor>& tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    if (at::isFloatingType(tensor.scalar_type()) && !all_finite(tensor)) {
+bool is_finite(double value) {
+  return std::isfinite(value);
+}
+bool is_number(double value) {
+  return !std::isnan(value);
+}
+
+void check_finite(const CheckpointContent& content) {
+  for (const auto& [name, tensor] : content.state.model) {
+    const auto is_good =
+        content.infinite_buffers.count(name) > 0 ? &is_number : &is_finite;
+    if (at::isFloatingType(tensor.scalar_type()) && !all_are(is_good, tensor)) {
       throw ValuesNotFinite(
           "[checkpoint] '" + name +
           "' has values that are not finite, so nothing was saved; lower --lr, or set "
@@ -381,12 +390,22 @@ std::string read_on_rank_0(const std::string& path, Communicator& comm) {
 
 }  // namespace
 
+std::set<std::string> infinite_buffers(const std::vector<NamedTensor>& state) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : state) {
+    if (!tensor.requires_grad() && tensor.isinf().any().item<bool>()) {
+      names.insert(name);
+    }
+  }
+  return names;
+}
+
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept, const std::function<void()>& check_run) {
   const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
-  check_finite(content.state.model);
+  check_finite(content);
   if (check_run) {
     check_run();
     make_subdirectory(directory);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ struct CheckpointContent {
   std::map<std::string, std::string> description;
   // Text of the run's config.toml.
   std::string config;
+  // Names of buffers that may be infinite, such as the mask of attention. Empty in a
+  // loaded checkpoint.
+  std::set<std::string> infinite_buffers;
   // Description of the run's data (to_text() in data/data_parts.h), "" if unknown.
   std::string data;
   Machine machine;
@@ -108,6 +112,10 @@ class ValuesNotFinite : public DataError {
  public:
   using DataError::DataError;
 };
+
+/// Returns the names of the tensors without a gradient that contain infinity.
+[[nodiscard]] std::set<std::string> infinite_buffers(
+    const std::vector<NamedTensor>& state);
 
 /// Writes the checkpoint DIRECTORY/step-00000469, removes checkpoints that are not
 /// kept, and returns the path. Only rank 0 calls it, on any thread. Throws

@@ -80,6 +80,7 @@ Checkpoint::Checkpoint(
     torch::optim::Optimizer& optimizer, Communicator& comm, const KeptCheckpoints& kept)
     : directory_(std::move(directory)),
       module_(std::move(module)),
+      infinite_buffers_(infinite_buffers(module_)),
       optimizer_(optimizer),
       comm_(comm),
       kept_(kept) {
@@ -102,6 +103,7 @@ CheckpointContent Checkpoint::content(const Position& position) {
   }
   content.position = position;
   content.config = config_of(optimizer_);
+  content.infinite_buffers = infinite_buffers_;
   return content;
 }
 

@@ -92,6 +92,7 @@ class Checkpoint {
 
   const std::string directory_;
   const std::vector<NamedTensor> module_;
+  const std::set<std::string> infinite_buffers_;
   torch::optim::Optimizer& optimizer_;
   torch::optim::LRScheduler* scheduler_ = nullptr;
   Communicator& comm_;

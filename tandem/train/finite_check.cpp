@@ -1,7 +1,6 @@
 #include "tandem/train/finite_check.h"
 
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/isinf.h>
 #include <ATen/ops/isnan.h>
 #include <fmt/core.h>
 
@@ -17,13 +16,7 @@ constexpr const char* kLowerRate = "lower --lr, or set --clip-norm";
 }  // namespace
 
 FiniteCheck::FiniteCheck(const ModelArenas& arenas, Communicator& comm)
-    : state_(arenas.state()), comm_(comm) {
-  for (const auto& [name, tensor] : state_) {
-    if (!tensor.requires_grad() && tensor.cpu().isinf().any().item<bool>()) {
-      infinite_.insert(name);
-    }
-  }
-}
+    : state_(arenas.state()), comm_(comm), infinite_(infinite_buffers(state_)) {}
 
 std::string FiniteCheck::first_bad() const {
   for (const auto& [name, tensor] : state_) {

@@ -4,15 +4,19 @@
 
 #include <iterator>
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/train/checkpoint_model.h"
@@ -55,6 +59,21 @@ void check_rank_files(
       "resume");
 }
 
+// Returns the infinite buffers of all ranks on rank 0, which saves them, and nothing on
+// other ranks. A stage of a pipeline has buffers of its own.
+std::set<std::string> infinite_buffers_of_all(
+    const ModelArenas& arenas, Communicator& comm) {
+  std::set<std::string> all;
+  const auto mine = infinite_buffers(arenas.state());
+  for (const auto& names :
+       gather_texts(join({mine.begin(), mine.end()}, "\n"), "buffers", comm)) {
+    for (auto& name : split(names, '\n')) {
+      all.insert(std::move(name));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(
@@ -65,7 +84,9 @@ RunCheckpoints::RunCheckpoints(
       data_(data),
       comm_(comm),
       parts_(parts),
-      observer_(observer) {}
+      observer_(observer) {
+  texts_.infinite_buffers = infinite_buffers_of_all(*parts_.arenas, comm_);
+}
 
 std::string RunCheckpoints::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {

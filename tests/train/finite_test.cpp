@@ -10,6 +10,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/predictions.h"
 #include "tests/core/expect.h"
@@ -42,10 +44,16 @@ RunConfig one_step(const Way& way, const std::string& out, double lr) {
 
 std::string error_of_run(const RunConfig& config) {
   testing::internal::CaptureStdout();
-  const auto error = error_of<Error>(
-      [&] { (void)train_on_digits(static_cast<int>(config.ranks.nproc), config); });
+  std::string text;
+  try {
+    (void)train_on_digits(static_cast<int>(config.ranks.nproc), config);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    text = error.what();
+    EXPECT_EQ(exit_code(error), 1) << text;
+  }
   testing::internal::GetCapturedStdout();
-  return error;
+  return text;
 }
 
 constexpr Way kWays[] = {
@@ -121,6 +129,42 @@ TEST(FiniteCheck, BuffersMayStayInfinite) {
   expect_error<ValuesNotFinite>(
       [&] { check.check_model(2); },
       {"[train] 'mask' has values that are not finite after step 2 on rank 0"});
+}
+
+// Trains a network with an infinite buffer that becomes `value`. Returns the error.
+std::string error_with_mask(const std::string& out, float value) {
+  const auto weight = at::full({64, 10}, 0.01).set_requires_grad(true);
+  auto mask = at::full({2}, -std::numeric_limits<float>::infinity());
+  auto config = thread_config(ModelKind::custom, 1);
+  config.training.epochs = 1;
+  config.output.out = out;
+  const auto comm = make_single_communicator();
+  std::string text;
+  testing::internal::CaptureStdout();
+  try {
+    (void)train(
+        config, hundred_digits(), *comm,
+        make_function_model(
+            [=](const at::Tensor& x) mutable {
+              mask.fill_(value);
+              return x.flatten(1).matmul(weight);
+            },
+            {{"weight", weight}}, {{"mask", mask}}));
+  } catch (const ValuesNotFinite& error) {
+    text = error.what();
+  }
+  testing::internal::GetCapturedStdout();
+  return text;
+}
+
+TEST(FiniteCheck, CheckpointsContainInfiniteBuffersButNoNan) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  EXPECT_EQ(error_with_mask(out, -std::numeric_limits<float>::infinity()), "");
+  EXPECT_FALSE(newest_whole_checkpoint(out + "/checkpoints").empty());
+  EXPECT_THAT(
+      error_with_mask(scratch / "nan", std::numeric_limits<float>::quiet_NaN()),
+      HasSubstr("'mask' has values that are not finite"));
 }
 
 // The checkpoint of the step stays, because its parameters are finite.
