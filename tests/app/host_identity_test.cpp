@@ -15,11 +15,13 @@ using app::parse_train_arguments;
 // A host of a run on two hosts, with its own CSV file.
 class Host {
  public:
-  explicit Host(const Arguments& more, const std::string& last_line = "1,2,0\n") {
+  explicit Host(
+      const Arguments& more, const std::string& last_line = "1,2,0\n",
+      const std::string& model = "simplenet") {
     replace_file(file_, "a,b,c\n0,1,0\n1,0,1\n1,1,1\n0,0,0\n" + last_line);
     Arguments arguments = {"--data",   file_,           "--target",      "c",
                            "--nnodes", "1:2",           "--node-rank",   "1",
-                           "--model",  "simplenet",     "--master-port", "29500",
+                           "--model",  model,           "--master-port", "29500",
                            "--out",    scratch_ / "run"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const auto config = parse_train_arguments(arguments);
@@ -61,6 +63,21 @@ TEST(HostIdentity, NamesThePartOfTheDataThatDiffers) {
   Host other({}, "1,3,0\n");
   expect_error<ConfigError>(
       [&] { other.check(host_0.text()); }, {"inputs differ from those of host 0"});
+}
+
+TEST(HostIdentity, NamesANetworkFileThatDiffers) {
+  const Scratch scratch;
+  const std::string files[] = {scratch / "a.pt2", scratch / "b.pt2"};
+  replace_file(files[0], "one network");
+  replace_file(files[1], "another network");
+  Host host_0({}, "1,2,0\n", files[0]);
+  Host other({}, "1,2,0\n", files[1]);
+  expect_error<ConfigError>(
+      [&] { other.check(host_0.text()); },
+      {"the file of --model differs from that of host 0; copy the file of host 0"});
+  replace_file(files[1], "one network");
+  Host same({}, "1,2,0\n", files[1]);
+  same.check(host_0.text());
 }
 
 TEST(HostIdentity, ReportsDataThatCannotBeRead) {

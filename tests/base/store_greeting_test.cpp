@@ -195,6 +195,24 @@ TEST(StoreServer, ReportsADifferenceToEveryRank) {
   EXPECT_EQ(late.get("failure/1", kLong), "2rso");
 }
 
+// After a run has begun, a host that cannot join does not end it.
+TEST(StoreServer, RefusesALauncherOfAnotherBuildAndKeepsTheRun) {
+  StoreServer server("tcp:127.0.0.1:0");
+  StoreClient waiting(server.address(), kLong);
+  waiting.greet(greeting(0, "node-a", Greeting::Role::launcher));
+  waiting.greet(greeting(0, "node-a"));
+  server.refuse_only_launchers();
+  auto other = greeting(1, "node-b", Greeting::Role::launcher);
+  other.build = "0.0.1 (other)";
+  StoreClient joining(server.address(), kLong);
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { joining.greet(other); }), HasSubstr("0.0.1 (other)"));
+  expect_alive(waiting);
+  StoreClient good(server.address(), kLong);
+  good.greet(greeting(1, "node-b", Greeting::Role::launcher));
+  expect_alive(good);
+}
+
 TEST(StoreServer, AcceptsARankAgainAfterItsConnectionClosed) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient other(server.address(), kLong);

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "tests/program/program.h"
 
@@ -97,6 +98,13 @@ class Hosts {
   /// lost without an error.
   void unplug(int host) const {
     ip("-n " + name(-1) + " link set port" + std::to_string(host) + " down");
+  }
+  /// Disconnects two hosts from each other: they use an unknown hardware address.
+  void cut(int one, int other) const {
+    for (const auto& [here, there] : {std::pair(one, other), std::pair(other, one)}) {
+      ip("-n " + name(here) + " neigh replace " + address(there) +
+         " lladdr 02:00:00:00:00:99 dev eth0 nud permanent");
+    }
   }
   /// Runs a function in a new thread on a host. Sockets that the thread makes belong to
   /// the network namespace of the host.

@@ -22,10 +22,14 @@ class LostHost : public testing::Test {
  protected:
   // Trains on `count` hosts and disturbs the run. Returns the result of each host.
   std::vector<CommandResult> disturb(
-      const Hosts& hosts, int count, int ranks_each, const std::function<void()>& act) {
+      const Hosts& hosts, int count, int ranks_each, const std::function<void()>& act,
+      const std::string& timeout_seconds = "10") {
     auto runs = std::async(std::launch::async, [&] {
       return run_together(count, [&](int host) {
-        return hosts.run(host, training(hosts, host, count, ranks_each));
+        return hosts.run(
+            host, with(
+                      training(hosts, host, count, ranks_each),
+                      {"--timeout-seconds", timeout_seconds}));
       });
     });
     wait_until_it_reports(out(0));
@@ -57,7 +61,7 @@ class LostHost : public testing::Test {
       const Hosts& hosts, int host, int count, int ranks_each) const {
     return with(
         {"train", "--model", "simplenet", "--epochs", "100000", "--log-every", "1",
-         "--timeout-seconds", "10", "--out", out(host)},
+         "--out", out(host)},
         hosts.flags_of(host, ranks_each, count));
   }
 
@@ -72,6 +76,21 @@ TEST_F(LostHost, BothSidesOfAPartitionNameBothHosts) {
   expect_parts(
       results[0].errors, {"host 0 at 10.77.0.1 with rank 0", "host 2 on ",
                           "with rank 2 have had no contact for 10 s"});
+}
+
+TEST_F(LostHost, ABrokenLinkBetweenOtherHostsNamesBoth) {
+  const Hosts hosts(3);
+  TANDEM_NEEDS_HOSTS(hosts);
+  const auto results = disturb(
+      hosts, 3, 1, [&] { hosts.cut(1, 2); }, "60");
+  for (const auto& result : results) {
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_EQ(
+        lines_with(result.errors, "tandem: error: "),
+        std::vector<std::string>{
+            "tandem: error: [launch] host 1 at 10.77.0.2 and host 2 at 10.77.0.3 have "
+            "had no contact for 11 s; check the network between them"});
+  }
 }
 
 TEST_F(LostHost, AKilledRankIsNamedOnEveryHost) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -65,7 +66,7 @@ void write_images(const std::string& folder, const std::string& name, size_t cou
 constexpr size_t kTestImages = 12'000;
 constexpr const char* kAtOnce = "64";
 
-class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
+class StoppedInAnEvaluation : public testing::TestWithParam<std::pair<int, Way>> {
  protected:
   StoppedInAnEvaluation() {
     std::filesystem::create_directory(scratch_ / "data");
@@ -75,19 +76,31 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
   // Evaluations of one sample each in the eager executor take seconds.
   Arguments evaluating(const std::string& out, const std::string& batch_size) const {
     return with(
-        {"train", "--data", scratch_ / "data", "--model", "net5x5", "--epochs", "1",
+        {"train", "--data", scratch_ / "data", "--model", "net5x5", "--epochs", "2",
          "--batch-size", "8", "--executor", "eager", "--out", out, "--eval-batch-size",
          batch_size},
-        GetParam().flags);
+        GetParam().second.flags);
   }
 
   const Scratch scratch_;
 };
 
+// Returns the kind and step of each line of a run's metrics.
+std::vector<std::pair<std::string, int64_t>> kinds_in(const std::string& out) {
+  std::vector<std::pair<std::string, int64_t>> kinds;
+  for (const auto& line : split(read_file(out + "/metrics.jsonl"), '\n')) {
+    const auto fields = nlohmann::json::parse(line);
+    if (fields["kind"] != "resume") {
+      kinds.emplace_back(fields["kind"], fields["step"]);
+    }
+  }
+  return kinds;
+}
+
 TEST_P(StoppedInAnEvaluation, KeepsTheStepsOfTheEpoch) {
   const auto out = scratch_ / "run";
-  const auto stopped =
-      stop_when([&] { return is_saved(out); }, evaluating(out, "1"), out, SIGTERM);
+  const auto stopped = stop_when(
+      [&] { return is_saved(out); }, evaluating(out, "1"), out, GetParam().first);
   EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
   EXPECT_FALSE(file_exists(out + "/summary.json"));
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
@@ -95,16 +108,21 @@ TEST_P(StoppedInAnEvaluation, KeepsTheStepsOfTheEpoch) {
   EXPECT_EQ(
       run_to_end(with(evaluating(out, kAtOnce), kResume), out),
       run_to_end(evaluating(whole, kAtOnce), whole));
+  // The resumed run begins with the evaluation of the first epoch.
+  EXPECT_EQ(kinds_in(out), kinds_in(whole));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Resume, StoppedInAnEvaluation,
     testing::Values(
-        Way{"OneRank", {}}, Way{"Shm", {"--nproc", "2"}},
-        Way{"Threads", {"--nproc", "2", "--rank-type", "thread"}},
-        Way{"Averaging", {"--nproc", "2", "--strategy", "averaging"}},
-        Way{"Pipeline", {"--nproc", "2", "--strategy", "pipeline"}}),
-    testing::PrintToStringParamName());
+        std::pair(SIGINT, Way{"OneRank", {}}),
+        std::pair(SIGHUP, Way{"Shm", {"--nproc", "2"}}),
+        std::pair(SIGTERM, Way{"Threads", {"--nproc", "2", "--rank-type", "thread"}}),
+        std::pair(
+            SIGINT, Way{"Averaging", {"--nproc", "3", "--strategy", "averaging"}}),
+        std::pair(
+            SIGTERM, Way{"Pipeline", {"--nproc", "2", "--strategy", "pipeline"}})),
+    [](const auto& test) { return std::string(test.param.second.name); });
 
 // --- before the first step ---
 
