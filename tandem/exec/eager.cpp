@@ -85,6 +85,10 @@ class EagerExecutor : public StageExecutor {
       result.output =
           model_.forward(input, forward_context(batch, context)).to(dtype());
     }
+    if (auto* recorder = CallRecorder::current();
+        recorder != nullptr && model_.graph() == nullptr) {
+      record_layer("model", result.output, *recorder);
+    }
     at::Tensor loss;
     if (options_.last) {
       const TraceSpan loss_span(context.trace, "forward", "forward loss");

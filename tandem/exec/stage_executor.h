@@ -167,8 +167,9 @@ struct StageOptions {
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
-/// Returns an executor that compiles a model with a graph() for the CPU. It computes in
-/// float32, or in 16 bits if the model is a chain of layers.
+/// Returns an executor that compiles a model for the CPU. It computes in float32, or in
+/// 16 bits if the model is a chain of layers. A model without a graph() must decide
+/// only by the sizes, the dtype and the mode, not for example by a counter.
 ///
 /// A chain of layers with kernels runs by chain_executor.h in exec/compiled. For any
 /// other network, program_executor.h in exec/program records the operators of a step,

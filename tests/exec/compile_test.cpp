@@ -8,7 +8,10 @@
 #include <torch/optim.h>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/program/program_executor.h"
+#include "tandem/model/module_model.h"
 #include "tests/core/expect.h"
+#include "tests/exec/rig.h"
 
 namespace tandem::compile_test {
 
@@ -215,6 +218,71 @@ TEST(Compile, RefusesASecondBackwardAndSecondDerivatives) {
             {other}, {net->head->weight}, {}, true, /*create_graph=*/true);
       }),
       HasSubstr("second derivatives are not compiled"));
+}
+
+// --- modules in train() ---
+
+// Steps of a module by an executor, in training and then in evaluation mode.
+std::vector<at::Tensor> steps_of(MakeExecutor make) {
+  Rig rig(make_module_model(network(0.4)), make);
+  std::vector<at::Tensor> results;
+  for (const bool training : {true, false}) {
+    for (int step = 0; step < 4; ++step) {
+      const int64_t count = step == 2 ? 3 : 4;
+      Batch batch;
+      batch.inputs = images(count, step);
+      batch.targets = targets(count);
+      batch.global_count = count;
+      StepContext context;
+      context.training = training;
+      torch::manual_seed(static_cast<uint64_t>(step));
+      results.push_back(
+          rig.executor->forward(0, batch, context).output.detach().clone());
+      if (training) {
+        rig.executor->backward(0, {}, context, rig.recorder);
+      }
+    }
+  }
+  for (const auto& [name, tensor] : rig.arenas.state()) {
+    results.push_back(tensor.detach().clone());
+    results.push_back(tensor.grad().defined() ? tensor.grad().clone() : tensor);
+  }
+  return results;
+}
+
+std::unique_ptr<StageExecutor> make_plain(
+    Model& model, ModelArenas& arenas, const StageOptions& options) {
+  return make_program_executor(model, arenas, options, &plan_plain_calls);
+}
+
+TEST(CompiledModule, HasTheBitsOfEagerWithoutKernels) {
+  const auto found = steps_of(&make_plain);
+  const auto expected = steps_of(&make_eager_executor);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(found[i].equal(expected[i])) << i;
+  }
+}
+
+TEST(CompiledModule, HasNearlyTheValuesOfEagerWithKernels) {
+  const auto found = steps_of(&make_compiled_executor);
+  const auto expected = steps_of(&make_eager_executor);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(found[i].allclose(expected[i], 1e-3, 1e-4)) << i;
+  }
+}
+
+// A module could decide by a counter, so only the user can choose this.
+TEST(CompiledModule, IsChosenByTheUser) {
+  const auto model = make_module_model(network());
+  ModelArenas arenas(model->parameters(), model->buffers());
+  std::string why_not;
+  const auto chosen = [&](ExecutorKind kind) {
+    return make_executor(kind, *model, arenas, {}, &why_not)->kind();
+  };
+  EXPECT_EQ(chosen(ExecutorKind::compiled), ExecutorKind::compiled);
+  EXPECT_EQ(chosen(ExecutorKind::automatic), ExecutorKind::eager);
+  EXPECT_THAT(why_not, HasSubstr("set executor compiled"));
 }
 
 }  // namespace tandem::compile_test

@@ -1,6 +1,5 @@
 #include "tandem/exec/api/compile.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 
@@ -18,6 +16,7 @@
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/program/image_planner.h"
 #include "tandem/exec/program/program_pool.h"
+#include "tandem/exec/program/saved_state.h"
 
 namespace tandem {
 
@@ -232,7 +231,7 @@ class CompiledFunction::State {
   RecordedStep record(const at::Tensor& original, CallRecorder& recorder) {
     const bool backward = needs_backward(original);
     const auto input = original.detach().requires_grad_(original.requires_grad());
-    SavedTensors saved;
+    SavedState saved;
     for (const auto* tensors : {&parameters_, &buffers_}) {
       for (const auto& tensor : *tensors) {
         recorder.add_fixed(tensor);
@@ -243,24 +242,15 @@ class CompiledFunction::State {
     }
     RecordedStep step;
     step.inputs = {recorder.add_input(input)};
-    const auto generator = at::detail::getDefaultCPUGenerator().clone();
     try {
       record_calls(input, backward, recorder, step);
     } catch (...) {
-      restore(saved, generator);
+      saved.restore();
       throw;
     }
-    restore(saved, generator);
+    saved.restore();
     step.recording = recorder.finish();
     return step;
-  }
-
-  static void restore(const SavedTensors& saved, const at::Generator& generator) {
-    const c10::AutoGradMode no_grad(false);
-    saved.restore();
-    auto now = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(now.mutex());
-    now.set_state(generator.get_state());
   }
 
   void record_calls(

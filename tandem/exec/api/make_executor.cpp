@@ -10,6 +10,11 @@ namespace tandem {
 
 namespace {
 
+// Why a function does not run compiled unless the user chooses it.
+constexpr const char* kMayDecide =
+    "a function of C++ may decide by more than the sizes of its input; if it does not, "
+    "set executor compiled";
+
 // Returns why the compiled executor cannot run any model with these tensors, or "".
 std::string obstacle_in(const ModelArenas& arenas) {
   for (const auto& tensor : arenas.tensors()) {
@@ -30,17 +35,22 @@ std::string obstacle_in(const ModelArenas& arenas) {
   return onednn_obstacle();
 }
 
-// Returns why a network cannot be recorded and repeated, or "".
-std::string program_obstacle(const Graph& graph, const StageOptions& options) {
+bool is_chain(const Model& model, const StageOptions& options) {
+  return model.graph() != nullptr && chain_obstacle(*model.graph(), options).empty();
+}
+
+// Returns why a network that is no chain cannot be recorded and repeated, or "".
+std::string program_obstacle(const Model& model, const StageOptions& options) {
+  const Graph* const graph = model.graph();
   if (options.numerics.product != at::kFloat ||
       options.numerics.rounding != Rounding::none) {
     return "in 16 bits it runs only chains of layers with kernels, but " +
-           chain_obstacle(graph, options);
+           (graph == nullptr ? "the model is a function"
+                             : chain_obstacle(*graph, options));
   }
-  if (const Node* node = find_change_of_parameter(graph)) {
-    return node->name + " changes a parameter in the forward pass";
-  }
-  return "";
+  const Node* const node =
+      graph == nullptr ? nullptr : find_change_of_parameter(*graph);
+  return node == nullptr ? "" : node->name + " changes a parameter in the forward pass";
 }
 
 }  // namespace
@@ -75,17 +85,14 @@ std::string compiled_obstacle(
   if (options.loss.own) {
     return "the loss is custom";
   }
-  if (model.graph() == nullptr) {
-    return "the model is only a function";
-  }
   if (options.stacked_statistics) {
     return "it does not exchange batch norm's statistics between ranks, which "
            "--buffers sync needs";
   }
   const std::string obstacle = obstacle_in(arenas);
-  return !obstacle.empty() || chain_obstacle(*model.graph(), options).empty()
+  return !obstacle.empty() || is_chain(model, options)
              ? obstacle
-             : program_obstacle(*model.graph(), options);
+             : program_obstacle(model, options);
 }
 
 std::unique_ptr<StageExecutor> make_compiled_executor(
@@ -96,7 +103,7 @@ std::unique_ptr<StageExecutor> make_compiled_executor(
         "[exec] executor compiled cannot run this model: " + reason +
         "; use --executor eager");
   }
-  return chain_obstacle(*model.graph(), options).empty()
+  return is_chain(model, options)
              ? make_chain_executor(model, arenas, options)
              : make_program_executor(model, arenas, options, &plan_image_kernels);
 }
@@ -108,8 +115,10 @@ std::unique_ptr<StageExecutor> make_executor(
     return make_eager_executor(model, arenas, options);
   }
   const bool is_chosen = kind == ExecutorKind::compiled;
-  const std::string obstacle =
-      is_chosen ? "" : compiled_obstacle(model, arenas, options);
+  const std::string obstacle = is_chosen ? ""
+                               : model.graph() == nullptr
+                                   ? kMayDecide
+                                   : compiled_obstacle(model, arenas, options);
   if (obstacle.empty()) {
     return make_compiled_executor(model, arenas, options);
   }

@@ -13,6 +13,7 @@
 #include "tandem/base/log.h"
 #include "tandem/exec/program/program.h"
 #include "tandem/exec/program/program_executor.h"
+#include "tandem/exec/program/saved_state.h"
 
 namespace tandem {
 
@@ -152,7 +153,9 @@ class ProgramExecutor : public StageExecutor {
       run_eager(fmt::format("the batches have more than {} sizes", kMostRecordings));
       return nullptr;
     }
-    CallRecorder recorder;
+    // A graph draws by positions, a function from LibTorch's generator.
+    CallRecorder recorder(
+        model_.graph() == nullptr ? RandomCalls::repeat : RandomCalls::refuse);
     RecordedStep recorded = record(batch, context, recorder);
     if (!recorder.obstacle().empty()) {
       run_eager(recorder.obstacle());
@@ -178,9 +181,11 @@ class ProgramExecutor : public StageExecutor {
     for (const auto& named : arenas_.state()) {
       recorder.add_fixed(named.tensor);
     }
-    for (const auto& value : model_.graph()->values) {
-      if (value.tensor.defined()) {
-        recorder.add_fixed(value.tensor);
+    if (const Graph* const graph = model_.graph()) {
+      for (const auto& value : graph->values) {
+        if (value.tensor.defined()) {
+          recorder.add_fixed(value.tensor);
+        }
       }
     }
   }
@@ -193,7 +198,7 @@ class ProgramExecutor : public StageExecutor {
     batch.targets = batch.targets.contiguous();
     StepContext untraced = context;
     untraced.trace = nullptr;
-    const SavedTensors saved = save_state();
+    const SavedState saved = save_state();
     add_state(recorder);
     RecordedStep step;
     step.inputs = {recorder.add_input(batch.inputs), recorder.add_input(batch.targets)};
@@ -210,8 +215,8 @@ class ProgramExecutor : public StageExecutor {
   }
 
   // Copies gradients and buffers.
-  SavedTensors save_state() {
-    SavedTensors saved;
+  SavedState save_state() {
+    SavedState saved;
     arenas_.attach_gradients();
     for (const auto& parameter : arenas_.tensors()) {
       if (parameter.grad().defined()) {

@@ -52,21 +52,4 @@ class ProgramPool {
   std::vector<std::unique_ptr<Program>> free_;
 };
 
-/// Copies of tensors that a recording changes, for instance running statistics.
-class SavedTensors {
- public:
-  void save(const at::Tensor& tensor) {
-    saved_.emplace_back(tensor.detach(), tensor.detach().clone());
-  }
-  /// Writes the copies back.
-  void restore() const {
-    for (const auto& [tensor, copy] : saved_) {
-      tensor.copy_(copy);
-    }
-  }
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
-};
-
 }  // namespace tandem

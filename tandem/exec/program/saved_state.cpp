@@ -1,0 +1,26 @@
+#include "tandem/exec/program/saved_state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
+
+#include <mutex>
+
+namespace tandem {
+
+SavedState::SavedState() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator_ = generator.get_state();
+}
+
+void SavedState::restore() const {
+  const c10::AutoGradMode no_grad(false);
+  for (const auto& [tensor, copy] : saved_) {
+    tensor.copy_(copy);
+  }
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(generator_);
+}
+
+}  // namespace tandem
