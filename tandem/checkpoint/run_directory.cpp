@@ -315,6 +315,8 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   }
   json["mean_save_pause_ms"] = summary.mean_save_pause_ms;
   json["longest_save_pause_ms"] = summary.longest_save_pause_ms;
+  json["recorded_steps"] = summary.recorded_steps;
+  json["recording_seconds"] = summary.recording_seconds;
   json["parameters_sha256"] = summary.parameters_sha256;
   check_lock();
   replace_file(path_ + "/summary.json", json.dump(2) + "\n");

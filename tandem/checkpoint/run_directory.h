@@ -105,6 +105,9 @@ struct Summary {
   // the state is gathered and copied.
   double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
+  // Steps of this rank that the executor recorded, and seconds for them.
+  int64_t recorded_steps = 0;
+  double recording_seconds = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
   // Reason for the end: "epochs", "converged", "patience" or "observer".

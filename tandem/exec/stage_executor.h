@@ -76,6 +76,13 @@ struct StageResult {
   StepSums sums;
 };
 
+/// Recorded steps, each for one mode and other sizes of a batch, and the seconds that
+/// recording and planning took.
+struct RecordingCost {
+  int64_t steps = 0;
+  double seconds = 0;
+};
+
 /// Computes one stage of a model. forward() computes the stage's activations, or the
 /// loss on the last stage. backward() adds the gradients of trainable parameters to the
 /// gradient arena. Call backward() only if the stage has trainable parameters or if the
@@ -122,6 +129,11 @@ class StageExecutor {
   /// shares of the time.
   virtual std::string program_table() const {
     return "";
+  }
+
+  /// Returns what recording steps has cost until now.
+  virtual RecordingCost recording_cost() const {
+    return {};
   }
 
   /// Returns whether the bits of the results depend on the number of threads, as those

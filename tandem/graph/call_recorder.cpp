@@ -3,7 +3,7 @@
 #include <c10/core/DispatchKey.h>
 #include <torch/library.h>
 
-#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -18,19 +18,18 @@ constexpr auto kRecordingKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local CallRecorder* recorder_of_thread = nullptr;
 
-// Identifies a tensor by memory, sizes and strides: autograd unpacks a saved output as
-// another TensorImpl with the same storage.
-std::string key_of(const at::Tensor& tensor) {
-  std::vector<int64_t> parts = {
+// Identifies a tensor of a storage: autograd unpacks a saved output as another
+// TensorImpl with the same storage.
+std::vector<int64_t> key_of(const at::Tensor& tensor) {
+  std::vector<int64_t> key = {
       static_cast<int64_t>(tensor.scalar_type()), tensor.storage_offset()};
-  parts.insert(parts.end(), tensor.sizes().begin(), tensor.sizes().end());
-  parts.insert(parts.end(), tensor.strides().begin(), tensor.strides().end());
-  const void* storage = tensor.storage().unsafeGetStorageImpl();
-  std::string key(sizeof(storage) + parts.size() * sizeof(int64_t), '\0');
-  std::memcpy(key.data(), &storage, sizeof(storage));
-  std::memcpy(
-      key.data() + sizeof(storage), parts.data(), parts.size() * sizeof(int64_t));
+  key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
   return key;
+}
+
+const void* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
 }
 
 // Returns whether LibTorch computes the operator only by calls of other operators that
@@ -147,8 +146,12 @@ RecordedId CallRecorder::find(const at::Tensor& tensor) const {
   if (!tensor.has_storage()) {
     return kNoTensor;
   }
-  const auto found = ids_.find(key_of(tensor));
-  return found == ids_.end() ? kNoTensor : found->second;
+  const auto memory = memories_.find(storage_of(tensor));
+  if (memory == memories_.end()) {
+    return kNoTensor;
+  }
+  const auto found = memory->second.ids.find(key_of(tensor));
+  return found == memory->second.ids.end() ? kNoTensor : found->second;
 }
 
 RecordedId CallRecorder::result(const at::Tensor& tensor) {
@@ -166,13 +169,26 @@ RecordedId CallRecorder::add(const at::Tensor& tensor) {
     return kNoTensor;
   }
   const auto id = static_cast<RecordedId>(recording_.tensors.size());
-  const void* storage = tensor.storage().unsafeGetStorageImpl();
-  const RecordedId root = roots_.emplace(storage, id).first->second;
+  Memory& memory =
+      memories_
+          .try_emplace(
+              storage_of(tensor), Memory{tensor.storage().getWeakStorageImpl(), id, {}})
+          .first->second;
   recording_.tensors.push_back(
-      {{}, tensor.sizes().vec(), tensor.scalar_type(), tensor.is_contiguous(), root});
-  ids_[key_of(tensor)] = id;
-  storages_.push_back(tensor.storage().getWeakStorageImpl());
+      {{},
+       tensor.sizes().vec(),
+       tensor.scalar_type(),
+       tensor.is_contiguous(),
+       memory.root});
+  memory.ids[key_of(tensor)] = id;
   return id;
+}
+
+void CallRecorder::forget_freed() {
+  for (auto memory = memories_.begin(); memory != memories_.end();) {
+    memory =
+        memory->second.storage.expired() ? memories_.erase(memory) : std::next(memory);
+  }
 }
 
 void CallRecorder::note_obstacle(std::string text) {
@@ -212,6 +228,7 @@ RecordedArgument CallRecorder::argument_of(
 }
 
 void CallRecorder::add_call(RecordedCall call, const Values& results) {
+  forget_freed();
   const bool in_place = call.op && writes_in_place(*call.op);
   const auto add_result = [&](const c10::IValue& value) {
     if (!value.isTensor() || !value.toTensor().defined()) {

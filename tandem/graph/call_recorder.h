@@ -178,13 +178,20 @@ class CallRecorder {
   RandomCalls random_;
   Recording recording_;
   std::string obstacle_;
-  // Tensors by memory, sizes and strides; a tensor that is written in place moves to
-  // its new id.
-  std::map<std::string, RecordedId> ids_;
-  std::map<const void*, RecordedId> roots_;
-  // Weak pointers free the memory of tensors, but no later storage gets the same
-  // address.
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
+  // The tensors of a storage.
+  struct Memory {
+    // Frees the memory of tensors, but no later storage gets the same address.
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    // The first tensor.
+    RecordedId root;
+    // By dtype, offset, sizes and strides; a tensor that is written in place moves to
+    // its new id.
+    std::map<std::vector<int64_t>, RecordedId> ids;
+  };
+  // Forgets storages whose memory is freed, so that they do not divide the heap.
+  void forget_freed();
+
+  std::map<const void*, Memory> memories_;
   // The layer of the next call.
   size_t layer_ = 0;
 };

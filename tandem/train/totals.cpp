@@ -84,6 +84,8 @@ void add_totals(
   summary.world_size = comm.size();
   summary.backend = comm.backend();
   summary.executor = parts.executor->kind();
+  summary.recorded_steps = parts.executor->recording_cost().steps;
+  summary.recording_seconds = parts.executor->recording_cost().seconds;
   summary.optimizer_state = parts.optimizer_state;
   if (const auto* scaler = parts.optimizer->scaler()) {
     summary.skipped_steps = scaler->skipped_steps();

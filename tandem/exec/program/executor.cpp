@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -118,6 +119,10 @@ class ProgramExecutor : public StageExecutor {
     return ExecutorKind::compiled;
   }
 
+  RecordingCost recording_cost() const override {
+    return cost_;
+  }
+
   std::string program_table() const override {
     for (const auto& [key, pool] : pools_) {
       const bool training = std::get<0>(key);
@@ -129,6 +134,8 @@ class ProgramExecutor : public StageExecutor {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   struct InFlight {
     ProgramPool* pool;
     std::unique_ptr<Program> program;
@@ -153,6 +160,7 @@ class ProgramExecutor : public StageExecutor {
       run_eager(fmt::format("the batches have more than {} sizes", kMostRecordings));
       return nullptr;
     }
+    const auto start = Clock::now();
     // A graph draws by positions, a function from LibTorch's generator.
     CallRecorder recorder(
         model_.graph() == nullptr ? RandomCalls::repeat : RandomCalls::refuse);
@@ -161,7 +169,19 @@ class ProgramExecutor : public StageExecutor {
       run_eager(recorder.obstacle());
       return nullptr;
     }
-    return &pools_.try_emplace(key, std::move(recorded), make_planner_).first->second;
+    const size_t operators = recorded.recording.calls.size();
+    ProgramPool& pool =
+        pools_.try_emplace(key, std::move(recorded), make_planner_).first->second;
+    pool.give_back(pool.take());
+    const std::chrono::duration<double> time = Clock::now() - start;
+    cost_.seconds += time.count();
+    if (++cost_.steps == 1) {
+      log_info(fmt::format(
+          "executor compiled: recorded {} operators of a step in {:.1f} s; each other "
+          "size of a batch is recorded, too",
+          operators, time.count()));
+    }
+    return &pool;
   }
 
   void run_eager(const std::string& reason) {
@@ -267,6 +287,7 @@ class ProgramExecutor : public StageExecutor {
   // True after the model had calls that cannot be repeated.
   bool is_eager_ = false;
   std::map<Key, ProgramPool> pools_;
+  RecordingCost cost_;
   std::map<int, InFlight> in_flight_;
   int64_t parameters_version_ = 0;
 };
