@@ -494,6 +494,26 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
   }
 }
 
+// A pickle that calls os.system() when Python loads it.
+TEST(Weights, PicklesRunNoCode) {
+  const Scratch scratch;
+  const std::string file = scratch / "ran";
+  const std::string pickle =
+      "\x80\x02"
+      "cposix\nsystem\nX" +
+      std::string(1, static_cast<char>(file.size() + 6)) + std::string(3, '\0') +
+      "touch " + file + "\x85R.";
+  {
+    caffe2::serialize::PyTorchStreamWriter writer(scratch / "bad.pt");
+    writer.writeRecord("data.pkl", pickle.data(), pickle.size());
+    writer.writeEndOfFile();
+  }
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_torch_file({scratch / "bad.pt"}); }),
+      HasSubstr("bad.pt"));
+  EXPECT_FALSE(file_exists(file));
+}
+
 // A zip file with correct checksums: the pickle of a good file with one changed byte.
 TEST(Weights, DamagedPicklesAreReadOrRejected) {
   const Scratch scratch;

@@ -51,6 +51,15 @@ std::vector<std::string> open_doors_of(pid_t pid, bool connected = false) {
   return doors;
 }
 
+// Expects that other users, who can read command lines, do not see the text.
+void expect_hidden(const std::string& text, pid_t pid) {
+  for (const char* file : {"cmdline", "environ"}) {
+    const auto content = read_file("/proc/" + std::to_string(pid) + "/" + file);
+    EXPECT_FALSE(content.empty());
+    EXPECT_EQ(content.find(text), std::string::npos) << file;
+  }
+}
+
 TEST(Doors, RanksThatShareMemoryOpenNone) {
   for (const char* strategy : {"data_parallel", "pipeline", "parameter_server"}) {
     const Scratch scratch;
@@ -71,8 +80,33 @@ TEST(Doors, RanksThatShareMemoryOpenNone) {
   }
 }
 
-// The hosts have loopback, too. Addresses in /proc/net/tcp are little-endian, so
-// 01004D0A is 10.77.0.1.
+// Addresses in /proc/net/tcp are little-endian, so 0100007F is 127.0.0.1.
+TEST(Doors, RanksOfOneHostOverGlooUseLoopback) {
+  for (const char* strategy : {"averaging", "parameter_server"}) {
+    const Scratch scratch;
+    const auto out = scratch / "run";
+    const Process run(
+        {{program(), "train", "--backend", "gloo", "--strategy", strategy, "--model",
+          "convnet", "--limit", "640", "--epochs", "2000", "--nproc", "3",
+          "--metrics-port", unused_port(), "--out", out},
+         {},
+         true});
+    wait_until_it_reports(out);
+    auto processes = workers_of(out);
+    EXPECT_EQ(processes.size(), 3u);
+    processes.push_back(run.pid());
+    for (const pid_t pid : processes) {
+      const auto doors = open_doors_of(pid, true);
+      EXPECT_FALSE(doors.empty()) << strategy;
+      for (const auto& door : doors) {
+        EXPECT_THAT(door, testing::MatchesRegex("tcp 0100007F:.*|unix @.*"))
+            << strategy;
+      }
+    }
+  }
+}
+
+// The hosts have loopback, too. 01004D0A is 10.77.0.1.
 TEST(Doors, RanksOnSeveralHostsUseOnlyTheAddressOfTheRun) {
   const Hosts hosts(2);
   TANDEM_NEEDS_HOSTS(hosts);
@@ -98,6 +132,10 @@ TEST(Doors, RanksOnSeveralHostsUseOnlyTheAddressOfTheRun) {
         EXPECT_THAT(door, testing::MatchesRegex("tcp 0[12]004D0A:.*")) << strategy;
         ++count;
       }
+      expect_hidden(hosts.token(), pid);
+    }
+    for (const auto& launcher : launchers) {
+      expect_hidden(hosts.token(), launcher->pid());
     }
     EXPECT_GE(count, workers.size()) << strategy;
   }

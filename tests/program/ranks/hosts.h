@@ -26,7 +26,7 @@ class Hosts {
     for (int host = 0; host < count_; ++host) {
       ok_ = ok_ && add(host);
     }
-    replace_file(token_file(), "the token of " + id_ + "\n");
+    replace_file(token_file(), token() + "\n");
     chmod(token_file().c_str(), 0600);
   }
   ~Hosts() {
@@ -53,6 +53,9 @@ class Hosts {
             "--node-rank",   std::to_string(host),
             "--master-addr", address(0),
             "--master-port", "29500"};
+  }
+  std::string token() const {
+    return "the token of " + id_;
   }
   /// Returns the path of the file with the token that programs on these hosts use by
   /// default.
