@@ -33,9 +33,9 @@ C10dCommunicator::C10dCommunicator(
       name_(std::move(name)) {}
 
 at::Tensor C10dCommunicator::flat(const at::Tensor& tensor) {
-  // Gloo cannot copy every type of 16 bits.
-  return (tensor.element_size() == 2 ? tensor.view(-1).view(at::kByte)
-                                     : reducible(tensor).view(-1));
+  // Gloo cannot copy every 16-bit type, so these tensors are sent as bytes.
+  const auto line = tensor.view(-1);
+  return line.element_size() == 2 ? line.view(at::kByte) : reducible(line);
 }
 
 WorkPtr C10dCommunicator::do_all_reduce(at::Tensor tensor, ReduceOp op) {

@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -207,6 +206,9 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
         make_c10d_store(this->store(), name, forming.time(), admission), rank, size,
         group_options);
     group_->set_timeout(options.timeout);
+#if TANDEM_GLOO_SUMS_BFLOAT16
+    sums_halves_ = can_sum_halves();
+#endif
   }
 
   // Sends this rank's number to each rank, and checks the number that each rank sends.
@@ -262,7 +264,7 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
       return running(group_->reduce_bfloat16(tensor, op));
     }
 #endif
-    if (tensor.is_floating_point() && tensor.element_size() == 2 && !sums_halves()) {
+    if (tensor.is_floating_point() && tensor.element_size() == 2 && !sums_halves_) {
       const auto wide = tensor.to(at::kFloat);
       return std::make_shared<FollowedWork>(
           C10dCommunicator::do_all_reduce(wide, op),
@@ -290,28 +292,27 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
   }
 
  private:
-  // Debian's LibTorch sums no 16-bit type since 2.7. All ranks call this function in the
-  // same operation.
-  bool sums_halves() {
-    if (!sums_halves_) {
-      std::vector<at::Tensor> one{at::zeros({1}, at::kHalf)};
-      try {
-        group_->allreduce(one)->wait(options_.timeout);
-        sums_halves_ = true;
-      } catch (const std::exception& error) {
-        if (first_line(error).find("Invalid scalar type") == std::string::npos) {
-          throw;
-        }
-        sums_halves_ = false;
+#if TANDEM_GLOO_SUMS_BFLOAT16
+  // Returns whether Gloo can sum 16-bit types. Since 2.7, Debian's LibTorch cannot.
+  // Collective.
+  bool can_sum_halves() {
+    std::vector<at::Tensor> one{at::zeros({1}, at::kHalf)};
+    try {
+      running(group_->allreduce(one))->wait();
+      return true;
+    } catch (const std::exception& error) {
+      if (first_line(error).find("Invalid scalar type") == std::string::npos) {
+        throw;
       }
+      return false;
     }
-    return *sums_halves_;
   }
+#endif
 
   GlooOptions options_;
   std::set<std::string> admitted_;
   int num_rpcs_ = 0;
-  std::optional<bool> sums_halves_;
+  bool sums_halves_ = true;
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
