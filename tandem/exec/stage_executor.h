@@ -76,8 +76,8 @@ struct StageResult {
   StepSums sums;
 };
 
-/// Recorded steps, each for one mode and other sizes of a batch, and the seconds that
-/// recording and planning took.
+/// Number of recordings, and their duration with planning, in seconds. Each mode and
+/// batch size has its own recording.
 struct RecordingCost {
   int64_t steps = 0;
   double seconds = 0;
@@ -131,7 +131,7 @@ class StageExecutor {
     return "";
   }
 
-  /// Returns what recording steps has cost until now.
+  /// Returns the number and duration of recordings so far.
   virtual RecordingCost recording_cost() const {
     return {};
   }
@@ -198,8 +198,9 @@ struct StageOptions {
     const Model& model, const ModelArenas& arenas, const StageOptions& options);
 
 /// Returns an executor of this kind. `automatic` selects the fastest executor that can
-/// run the model. If the model is on the CPU and a faster executor cannot run it,
-/// writes the reason to `why_not`, unless `why_not` is null.
+/// run the model, and `eager` for a model without a graph(). If the model is on the CPU
+/// and a faster executor cannot run it, writes the reason to `why_not`, unless
+/// `why_not` is null.
 ///
 /// Throws ConfigError if the executor cannot run the model.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_executor(

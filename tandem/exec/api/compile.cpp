@@ -231,14 +231,12 @@ class CompiledFunction::State {
   RecordedStep record(const at::Tensor& original, CallRecorder& recorder) {
     const bool backward = needs_backward(original);
     const auto input = original.detach().requires_grad_(original.requires_grad());
-    SavedState saved;
+    SavedState saved(/*draws=*/true);
     for (const auto* tensors : {&parameters_, &buffers_}) {
       for (const auto& tensor : *tensors) {
         recorder.add_fixed(tensor);
+        saved.save(tensor);
       }
-    }
-    for (const auto& buffer : buffers_) {
-      saved.save(buffer);
     }
     RecordedStep step;
     step.inputs = {recorder.add_input(input)};

@@ -10,10 +10,10 @@ namespace tandem {
 
 namespace {
 
-// Why a function does not run compiled unless the user chooses it.
+// Reason against `compiled` for a model without a graph, if the user did not choose it.
 constexpr const char* kMayDecide =
-    "a function of C++ may decide by more than the sizes of its input; if it does not, "
-    "set executor compiled";
+    "the operators of a model without a graph may depend on more than the sizes of its "
+    "input; if they do not, set executor = \"compiled\" (--executor compiled)";
 
 // Returns why the compiled executor cannot run any model with these tensors, or "".
 std::string obstacle_in(const ModelArenas& arenas) {
@@ -115,10 +115,10 @@ std::unique_ptr<StageExecutor> make_executor(
     return make_eager_executor(model, arenas, options);
   }
   const bool is_chosen = kind == ExecutorKind::compiled;
-  const std::string obstacle = is_chosen ? ""
-                               : model.graph() == nullptr
-                                   ? kMayDecide
-                                   : compiled_obstacle(model, arenas, options);
+  std::string obstacle = is_chosen ? "" : compiled_obstacle(model, arenas, options);
+  if (!is_chosen && obstacle.empty() && model.graph() == nullptr) {
+    obstacle = kMayDecide;
+  }
   if (obstacle.empty()) {
     return make_compiled_executor(model, arenas, options);
   }

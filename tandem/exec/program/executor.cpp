@@ -161,9 +161,9 @@ class ProgramExecutor : public StageExecutor {
       return nullptr;
     }
     const auto start = Clock::now();
-    // A graph draws by positions, a function from LibTorch's generator.
-    CallRecorder recorder(
-        model_.graph() == nullptr ? RandomCalls::repeat : RandomCalls::refuse);
+    // Graphs compute random numbers from sample positions; other models draw from
+    // LibTorch's generator.
+    CallRecorder recorder(has_no_graph() ? RandomCalls::repeat : RandomCalls::refuse);
     RecordedStep recorded = record(batch, context, recorder);
     if (!recorder.obstacle().empty()) {
       run_eager(recorder.obstacle());
@@ -178,7 +178,7 @@ class ProgramExecutor : public StageExecutor {
     if (++cost_.steps == 1) {
       log_info(fmt::format(
           "executor compiled: recorded {} operators of a step in {:.1f} s; each other "
-          "size of a batch is recorded, too",
+          "batch size, and evaluation, is also recorded once",
           operators, time.count()));
     }
     return &pool;
@@ -234,13 +234,21 @@ class ProgramExecutor : public StageExecutor {
     return step;
   }
 
-  // Copies gradients and buffers.
+  bool has_no_graph() const {
+    return model_.graph() == nullptr;
+  }
+
+  // Copies the state that a recording changes.
   SavedState save_state() {
-    SavedState saved;
+    SavedState saved(/*draws=*/has_no_graph());
     arenas_.attach_gradients();
     for (const auto& parameter : arenas_.tensors()) {
       if (parameter.grad().defined()) {
         saved.save(parameter.grad());
+      }
+      // A graph that changes a parameter in the forward pass is refused.
+      if (has_no_graph()) {
+        saved.save(parameter);
       }
     }
     for (size_t slot = 0; slot < arenas_.buffers().layout().slots().size(); ++slot) {

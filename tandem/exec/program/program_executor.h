@@ -12,8 +12,8 @@ namespace tandem {
 ///
 /// With plan_plain_calls(), the results have the bits of the eager executor. If a call
 /// cannot be repeated, for instance because the size of its result depends on values,
-/// the executor writes one line to the log and continues as the eager executor. The
-/// model must have a graph().
+/// the executor writes one line to the log and continues as the eager executor. A
+/// model without a graph() draws random numbers from LibTorch's generator.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_program_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options,
     MakePlanner make_planner);

@@ -7,7 +7,10 @@
 
 namespace tandem {
 
-SavedState::SavedState() {
+SavedState::SavedState(bool draws) {
+  if (!draws) {
+    return;
+  }
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator_ = generator.get_state();
@@ -17,6 +20,9 @@ void SavedState::restore() const {
   const c10::AutoGradMode no_grad(false);
   for (const auto& [tensor, copy] : saved_) {
     tensor.copy_(copy);
+  }
+  if (!generator_.defined()) {
+    return;
   }
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());

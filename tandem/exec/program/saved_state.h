@@ -8,10 +8,12 @@
 namespace tandem {
 
 /// Copies of the state that a recording changes: tensors, for instance running
-/// statistics, and LibTorch's generator for the CPU.
+/// statistics, and LibTorch's generator for the CPU. The generator belongs to the
+/// process, so restoring it also repeats numbers that other threads drew meanwhile.
 class SavedState {
  public:
-  SavedState();
+  /// Saves the generator if `draws` is true.
+  explicit SavedState(bool draws);
 
   void save(const at::Tensor& tensor) {
     saved_.emplace_back(tensor.detach(), tensor.detach().clone());
@@ -20,6 +22,7 @@ class SavedState {
   void restore() const;
 
  private:
+  // Undefined if the generator is not saved.
   at::Tensor generator_;
   std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
 };
