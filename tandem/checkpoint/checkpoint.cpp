@@ -194,33 +194,29 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
-// Returns whether `is_good` holds for all values. Does not use at::isfinite(), because
-// LibTorch would start another set of threads for the thread that writes checkpoints.
-bool all_are(bool (*is_good)(double), const at::Tensor& tensor) {
+// Returns whether no value is NaN or, unless `may_be_infinite`, infinite. Does not use
+// at::isfinite(), because LibTorch would start another set of threads for the thread
+// that writes checkpoints.
+bool all_finite(const at::Tensor& tensor, bool may_be_infinite) {
   const at::Tensor values = tensor.detach().cpu().contiguous();
-  bool all = true;
+  bool finite = true;
   AT_DISPATCH_FLOATING_TYPES_AND2(
-      at::kHalf, at::kBFloat16, values.scalar_type(), "all_are", [&] {
+      at::kHalf, at::kBFloat16, values.scalar_type(), "all_finite", [&] {
         const auto* value = values.data_ptr<scalar_t>();
         for (int64_t i = 0; i < values.numel(); ++i) {
-          all = all && is_good(static_cast<double>(value[i]));
+          const auto wide = static_cast<double>(value[i]);
+          finite =
+              finite && (std::isfinite(wide) || (may_be_infinite && std::isinf(wide)));
         }
       });
-  return all;
-}
-
-bool is_finite(double value) {
-  return std::isfinite(value);
-}
-bool is_number(double value) {
-  return !std::isnan(value);
+  return finite;
 }
 
 void check_finite(const CheckpointContent& content) {
   for (const auto& [name, tensor] : content.state.model) {
-    const auto is_good =
-        content.infinite_buffers.count(name) > 0 ? &is_number : &is_finite;
-    if (at::isFloatingType(tensor.scalar_type()) && !all_are(is_good, tensor)) {
+    const bool may_be_infinite = content.infinite_buffers.count(name) > 0;
+    if (at::isFloatingType(tensor.scalar_type()) &&
+        !all_finite(tensor, may_be_infinite)) {
       throw ValuesNotFinite(
           "[checkpoint] '" + name +
           "' has values that are not finite, so nothing was saved; lower --lr, or set "

@@ -119,8 +119,9 @@ class ValuesNotFinite : public DataError {
 
 /// Writes the checkpoint DIRECTORY/step-00000469, removes checkpoints that are not
 /// kept, and returns the path. Only rank 0 calls it, on any thread. Throws
-/// ValuesNotFinite if the model has values that are not finite, DataError for other
-/// errors. After an error, no older checkpoint is removed.
+/// ValuesNotFinite if the model has values that are not finite, except infinity in
+/// `infinite_buffers`, and DataError for other errors. After an error, no older
+/// checkpoint is removed.
 ///
 /// `check_run`, if it is not empty, throws if the directory's parent, the folder of a
 /// run, is lost (RunLock::check()). Missing parents are then not created.

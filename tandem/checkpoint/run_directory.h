@@ -105,7 +105,7 @@ struct Summary {
   // the state is gathered and copied.
   double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
-  // Steps of this rank that the executor recorded, and seconds for them.
+  // Number of steps that rank 0's executor recorded, and their duration in seconds.
   int64_t recorded_steps = 0;
   double recording_seconds = 0;
   int64_t epochs = 0;

@@ -30,8 +30,9 @@ at::Tensor for_heads_of(const at::Tensor& query, const at::Tensor& x) {
   return x.repeat_interleave(query.size(-3) / x.size(-3), -3);
 }
 
-// Returns batch x heads x positions x depth in memory of the order batch, positions,
-// heads, depth, as in the product that follows.
+// Returns a tensor batch x heads x positions x depth in memory ordered batch,
+// positions, heads, depth, so that the network's next view(batch, positions, heads *
+// depth) needs no copy.
 at::Tensor by_positions(const at::Tensor& like, bool is_zero) {
   const std::vector<int64_t> sizes = {
       like.size(0), like.size(2), like.size(1), like.size(3)};
@@ -102,7 +103,7 @@ class Heads {
   at::Tensor query_;
   at::Tensor key_;
   at::Tensor value_;
-  // Of the size batch x heads x queries x keys; undefined without a mask.
+  // batch x heads x queries x keys; undefined without a mask.
   at::Tensor mask_;
   bool is_causal_;
   float scale_;

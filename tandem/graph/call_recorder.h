@@ -180,7 +180,8 @@ class CallRecorder {
   std::string obstacle_;
   // The tensors of a storage.
   struct Memory {
-    // Frees the memory of tensors, but no later storage gets the same address.
+    // A weak pointer, so that the memory is freed but no later storage gets its
+    // address.
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     // The first tensor.
     RecordedId root;
@@ -188,7 +189,8 @@ class CallRecorder {
     // its new id.
     std::map<std::vector<int64_t>, RecordedId> ids;
   };
-  // Forgets storages whose memory is freed, so that they do not divide the heap.
+  // Removes storages whose memory is freed, because their remaining headers fragment
+  // the heap.
   void forget_freed();
 
   std::map<const void*, Memory> memories_;

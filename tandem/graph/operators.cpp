@@ -214,9 +214,9 @@ at::Tensor run_attention(const OperatorCall& call) {
   // LibTorch's operator fails on other devices without a kernel for attention.
   const bool has_kernel = attention.query.is_cpu() || attention.query.is_cuda();
   if (dropout == 0 || !call.context.training) {
-    auto arguments = call.arguments;
-    arguments[4] = 0.0;
     if (has_kernel) {
+      auto arguments = call.arguments;
+      arguments[4] = 0.0;
       if (const auto own = run_own(call.node.target, std::move(arguments))) {
         return *own;
       }

@@ -16,8 +16,8 @@ constexpr float kMinusInfinity = -__builtin_inff();
 // Returns e^x for x <= 0 with an error of at most 2 units in the last place, 0 for x <
 // -87.3, and NaN for NaN. Source: expf() of the Cephes library (Moshier).
 TANDEM_ALWAYS_INLINE Floats exponential(const Floats& x) {
-  // Added to a float of this size, a number is rounded to an integer, which the lowest
-  // bits hold.
+  // The sum of this number and a small float is rounded to an integer, which is in the
+  // lowest bits of the sum.
   constexpr float kRounds = 12582912.0F;
   const Floats sum = x * 1.44269504F + kRounds;
   const Floats n = sum - kRounds;
@@ -75,10 +75,6 @@ void copy_scaled(
       store(load(from.data + (begin + r) * from.row + d) * scale, to + r * depth + d);
     }
   }
-}
-
-void copy(const HeadRows& from, int64_t rows, int64_t depth, float* to) {
-  copy_scaled(from, 0, rows, depth, 1, to);
 }
 
 // Writes `depth` rows, with zeros after the last key.
@@ -187,7 +183,9 @@ void attention_forward(
   float* const values = scores + kAttentionRows * row;
   float* const rows = values + head.keys * head.depth;
   transpose(head.key, head.keys, head.depth, keys);
-  copy(head.value, head.keys, head.depth, values);
+  // Rows of a network's tensor are often so far apart that they share few sets of the
+  // L1 cache.
+  copy_scaled(head.value, 0, head.keys, head.depth, 1, values);
   for (int64_t begin = 0; begin < head.queries; begin += kAttentionRows) {
     const Tile tile = tile_at(head, begin);
     copy_scaled(head.query, begin, tile.rows, head.depth, head.scale, rows);
@@ -228,7 +226,7 @@ void attention_backward(
   float* const sums = grad_rows + kAttentionRows * depth;
   transpose(head.key, head.keys, depth, keys);
   transpose(head.value, head.keys, depth, values);
-  copy(head.key, head.keys, depth, key_rows);
+  copy_scaled(head.key, 0, head.keys, depth, 1, key_rows);
   __builtin_memset(
       grad_keys, 0, static_cast<size_t>(2 * head.keys * depth) * sizeof(float));
   for (int64_t begin = 0; begin < head.queries; begin += kAttentionRows) {

@@ -51,16 +51,15 @@ constexpr int64_t attention_scratch(int64_t keys, int64_t depth, bool backward) 
 
 // Attention for one head, for each instruction set.
 //
-// - attention_forward: computes `output`. Writes the largest score of each query and 1
-// /
-//   the sum of its exponentials to `statistics`, two floats per query.
+// - attention_forward: computes `output`. Writes two floats per query to `statistics`:
+//   the largest score, and the reciprocal of the sum of its exponentials.
 // - attention_backward: computes the gradients of query, key and value from the results
 //   of forward and the gradient of its output. Overwrites the gradient of the query and
 //   adds to the others.
 //
 // Both keep the scores of kAttentionRows queries, and backward computes them again
 // (Dao and others, FlashAttention, 2022, without tiles of keys). Causal heads skip the
-// keys behind a tile's last query.
+// keys after a tile's last query.
 #define TANDEM_ATTENTION_LOOPS(isa)                                               \
   namespace isa {                                                                 \
   void attention_forward(                                                         \

@@ -1,7 +1,7 @@
 #pragma once
 
 // Products of matrices that fit into the CPU's caches. Source files that include this
-// header are compiled for AVX-512, AVX2 and NEON (lanes.h).
+// header are compiled once for each instruction set (lanes.h).
 
 #include <cstdint>
 

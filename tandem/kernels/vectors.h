@@ -1,7 +1,7 @@
 #pragma once
 
 // Vectors for products and Winograd's transforms. Source files that include this header
-// are compiled for AVX-512, AVX2 and NEON (lanes.h).
+// are compiled once for each instruction set (lanes.h).
 
 #include "tandem/kernels/lanes.h"
 

@@ -59,8 +59,8 @@ void check_rank_files(
       "resume");
 }
 
-// Returns the infinite buffers of all ranks on rank 0, which saves them, and nothing on
-// other ranks. A stage of a pipeline has buffers of its own.
+// Returns the names of the infinite buffers of all ranks on rank 0, and an empty set on
+// other ranks. Stages of a pipeline have different buffers. Collective.
 std::set<std::string> infinite_buffers_of_all(
     const ModelArenas& arenas, Communicator& comm) {
   std::set<std::string> all;
@@ -84,9 +84,7 @@ RunCheckpoints::RunCheckpoints(
       data_(data),
       comm_(comm),
       parts_(parts),
-      observer_(observer) {
-  texts_.infinite_buffers = infinite_buffers_of_all(*parts_.arenas, comm_);
-}
+      observer_(observer) {}
 
 std::string RunCheckpoints::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
@@ -290,6 +288,7 @@ void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
 
 void RunCheckpoints::prepare() {
   note_machine();
+  texts_.infinite_buffers = infinite_buffers_of_all(*parts_.arenas, comm_);
   if (comm_.rank() == 0) {
     // Hashes the network file before it can be changed.
     content({}, {});

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/exec/threads.h"
 #include "tests/graph/graphs.h"
 #include "tests/named.h"
 
@@ -107,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CausalOfManyKeys", 20, 60, 32, 4, true},
         Case{"BoolMask", 33, 41, 32, 4, false, "bool"},
         Case{"FloatMask", 33, 41, 32, 4, false, "float"},
+        Case{"CausalWithMask", 33, 41, 32, 4, true, "float"},
         Case{"GroupedHeads", 26, 26, 32, 2, true},
         Case{"OneGroup", 26, 26, 32, 1, false, "bool"}),
     testing::PrintToStringParamName());
@@ -120,7 +122,7 @@ Attention small() {
   return attention;
 }
 
-TEST(AttentionKernels, GiveNanToQueriesWithoutKeys) {
+TEST(AttentionKernels, ReturnNanForQueriesWithoutKeys) {
   Attention attention = small();
   attention.mask = at::ones({5, 6}, at::kBool);
   attention.mask.select(0, 2).fill_(false);
@@ -129,10 +131,22 @@ TEST(AttentionKernels, GiveNanToQueriesWithoutKeys) {
   EXPECT_FALSE(found.select(2, 1).isnan().any().item<bool>());
 }
 
-TEST(AttentionKernels, PassNanOn) {
+TEST(AttentionKernels, PropagateNan) {
   Attention attention = small();
   attention.key.select(2, 3).fill_(std::numeric_limits<float>::quiet_NaN());
   EXPECT_TRUE(attention_by_kernels(attention).isnan().all().item<bool>());
+}
+
+TEST(AttentionKernels, HaveEqualBitsForAnyNumberOfThreads) {
+  const Case grouped = {"", 26, 26, 32, 2, true};
+  std::vector<std::vector<at::Tensor>> found;
+  for (const int threads : {1, 3}) {
+    const Threads some(threads);
+    found.push_back(run(grouped, at::kFloat, true));
+  }
+  for (size_t i = 0; i < found[0].size(); ++i) {
+    EXPECT_TRUE(found[0][i].equal(found[1][i])) << i;
+  }
 }
 
 TEST(AttentionKernels, DoNotOverflow) {
@@ -143,10 +157,12 @@ TEST(AttentionKernels, DoNotOverflow) {
   EXPECT_TRUE(found.allclose(expected, 1e-5, 1e-6));
 }
 
-TEST(AttentionKernels, HaveConditions) {
+TEST(AttentionKernels, RefuseOtherDepthsDtypesAndTrainedMasks) {
   EXPECT_TRUE(fits_attention_kernels(small()));
   auto depth = small();
-  depth.query = depth.query.narrow(3, 0, 8);
+  for (auto* x : {&depth.query, &depth.key, &depth.value}) {
+    *x = x->narrow(3, 0, 8);
+  }
   EXPECT_FALSE(fits_attention_kernels(depth));
   auto mask = small();
   mask.mask = at::ones({5, 6}).requires_grad_(true);

@@ -133,7 +133,7 @@ TEST(FiniteCheck, BuffersMayStayInfinite) {
 
 // Trains a network with an infinite buffer that becomes `value`. Returns the error.
 std::string error_with_mask(const std::string& out, float value) {
-  const auto weight = at::full({64, 10}, 0.01).set_requires_grad(true);
+  const auto weight = at::full({784, 10}, 0.01).set_requires_grad(true);
   auto mask = at::full({2}, -std::numeric_limits<float>::infinity());
   auto config = thread_config(ModelKind::custom, 1);
   config.training.epochs = 1;

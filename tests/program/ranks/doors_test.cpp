@@ -51,7 +51,8 @@ std::vector<std::string> open_doors_of(pid_t pid, bool connected = false) {
   return doors;
 }
 
-// Expects that other users, who can read command lines, do not see the text.
+// Expects that neither the command line nor the environment of a process contains the
+// text.
 void expect_hidden(const std::string& text, pid_t pid) {
   for (const char* file : {"cmdline", "environ"}) {
     const auto content = read_file("/proc/" + std::to_string(pid) + "/" + file);

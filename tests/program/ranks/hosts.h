@@ -102,7 +102,7 @@ class Hosts {
   void unplug(int host) const {
     ip("-n " + name(-1) + " link set port" + std::to_string(host) + " down");
   }
-  /// Disconnects two hosts from each other: they use an unknown hardware address.
+  /// Disconnects two hosts from each other by a wrong hardware address on both.
   void cut(int one, int other) const {
     for (const auto& [here, there] : {std::pair(one, other), std::pair(other, one)}) {
       ip("-n " + name(here) + " neigh replace " + address(there) +
