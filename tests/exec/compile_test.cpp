@@ -243,6 +243,10 @@ std::vector<at::Tensor> steps_of(MakeExecutor make) {
       }
     }
   }
+  // Two sizes in two modes.
+  if (rig.executor->kind() == ExecutorKind::compiled) {
+    EXPECT_EQ(rig.executor->recording_cost().steps, 4);
+  }
   for (const auto& [name, tensor] : rig.arenas.state()) {
     results.push_back(tensor.detach().clone());
     results.push_back(tensor.grad().defined() ? tensor.grad().clone() : tensor);
