@@ -11,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/named_errors.h"
 #include "tandem/model/graph_model.h"
 #include "tests/core/expect.h"
 #include "tests/graph/graphs.h"
@@ -365,21 +367,14 @@ TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
       testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
 }
 
-// LibTorch makes a std::vector of this size, which throws std::length_error.
-TEST(Interpreter, OtherErrorsOfOperatorsNameTheNode) {
-  GraphBuilder builder({3});
-  builder.call(
-      "aten::combinations", "",
-      {Argument::of_value(builder.state("weight", waves({3}))),
-       Argument::of(int64_t{1} << 62), Argument::of(false)},
-      {3});
-  verify(builder.graph());
-  Interpreter interpreter(builder.graph(), {});
-  EXPECT_THAT(
-      error_of<Error>([&] {
-        interpreter.run(waves({4, 3}), context_of(true));
+// An operator of LibTorch may also throw, for example, std::length_error.
+TEST(NamedErrors, AlsoNameErrorsThatAreNotLibTorchs) {
+  EXPECT_EQ(
+      error_of<Error>([] {
+        with_named_errors(
+            [] { throw std::length_error("too many"); }, [] { return "add_0 fails"; });
       }),
-      testing::StartsWith("[model] combinations_0 fails: "));
+      "[model] add_0 fails: too many; change this line of the model or its input");
 }
 
 TEST(Interpreter, LiftedParametersKeepTheirGradients) {
