@@ -5,9 +5,6 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/softmax.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 

@@ -1,6 +1,7 @@
 #include "tandem/graph/interpreter.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -365,6 +366,27 @@ TEST(Interpreter, ErrorsOfOperatorsNameTheNode) {
         interpreter.run(waves({4, 3}), context_of(true));
       }),
       testing::StartsWith("[model] select_0 (net.py:9: x[:, 5]) fails: "));
+}
+
+// LibTorch throws std::runtime_error for a name of a dimension. Newer ones have no
+// names.
+TEST(Interpreter, OtherErrorsOfOperatorsNameTheNode) {
+  if (!c10::Dispatcher::singleton().findSchema({"aten::argsort", "dimname"})) {
+    GTEST_SKIP() << "LibTorch has no names of dimensions";
+  }
+  GraphBuilder builder({3});
+  builder.call(
+      "aten::argsort", "dimname",
+      {Argument::of_value(builder.input()), Argument::of(std::string("floor")),
+       Argument::of(false)},
+      {3});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  EXPECT_THAT(
+      error_of<Error>([&] {
+        interpreter.run(waves({4, 3}), context_of(true));
+      }),
+      testing::StartsWith("[model] argsort_0 fails: "));
 }
 
 // An operator of LibTorch may also throw, for example, std::length_error.

@@ -226,8 +226,8 @@ class CompiledFunction::State {
     return has_kernels ? &plan_image_kernels : &plan_plain_calls;
   }
 
-  // Records forward and backward, without effects on buffers, gradients and LibTorch's
-  // generator.
+  // Records forward and backward, without effects on parameters, buffers, gradients and
+  // LibTorch's generator.
   RecordedStep record(const at::Tensor& original, CallRecorder& recorder) {
     const bool backward = needs_backward(original);
     const auto input = original.detach().requires_grad_(original.requires_grad());
@@ -240,13 +240,7 @@ class CompiledFunction::State {
     }
     RecordedStep step;
     step.inputs = {recorder.add_input(input)};
-    try {
-      record_calls(input, backward, recorder, step);
-    } catch (...) {
-      saved.restore();
-      throw;
-    }
-    saved.restore();
+    record_calls(input, backward, recorder, step);
     step.recording = recorder.finish();
     return step;
   }

@@ -31,8 +31,8 @@ class CompiledFunction {
   at::Tensor operator()(const at::Tensor& input) const;
 
   /// Compiles the function for batches of the size and dtype of `example`, in the mode
-  /// that it has now, without an effect on buffers. The values do not matter, unless
-  /// forward() checks them.
+  /// that it has now, without an effect on the network. The values do not matter,
+  /// unless forward() checks them.
   void prepare(const at::Tensor& example) const;
 
   /// Returns why the calls run one by one, such as "aten::nonzero returns a tensor

@@ -218,18 +218,14 @@ class ProgramExecutor : public StageExecutor {
     batch.targets = batch.targets.contiguous();
     StepContext untraced = context;
     untraced.trace = nullptr;
-    const SavedState saved = save_state();
+    arenas_.attach_gradients();
     add_state(recorder);
     RecordedStep step;
     step.inputs = {recorder.add_input(batch.inputs), recorder.add_input(batch.targets)};
     step.results.assign(3, kNoTensor);
-    try {
-      record_calls(batch, untraced, recorder, step);
-    } catch (...) {
-      saved.restore();
-      throw;
-    }
-    saved.restore();
+    SavedState saved(/*draws=*/has_no_graph());
+    save_state(saved);
+    record_calls(batch, untraced, recorder, step);
     step.recording = recorder.finish();
     return step;
   }
@@ -239,9 +235,7 @@ class ProgramExecutor : public StageExecutor {
   }
 
   // Copies the state that a recording changes.
-  SavedState save_state() {
-    SavedState saved(/*draws=*/has_no_graph());
-    arenas_.attach_gradients();
+  void save_state(SavedState& saved) {
     for (const auto& parameter : arenas_.tensors()) {
       if (parameter.grad().defined()) {
         saved.save(parameter.grad());
@@ -254,7 +248,6 @@ class ProgramExecutor : public StageExecutor {
     for (size_t slot = 0; slot < arenas_.buffers().layout().slots().size(); ++slot) {
       saved.save(arenas_.buffers().view(slot));
     }
-    return saved;
   }
 
   void record_calls(

@@ -16,7 +16,7 @@ SavedState::SavedState(bool draws) {
   generator_ = generator.get_state();
 }
 
-void SavedState::restore() const {
+SavedState::~SavedState() {
   const c10::AutoGradMode no_grad(false);
   for (const auto& [tensor, copy] : saved_) {
     tensor.copy_(copy);

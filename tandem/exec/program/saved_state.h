@@ -9,17 +9,19 @@ namespace tandem {
 
 /// Copies of the state that a recording changes: tensors, for instance running
 /// statistics, and LibTorch's generator for the CPU. The generator belongs to the
-/// process, so restoring it also repeats numbers that other threads drew meanwhile.
+/// process, so restoring it also repeats numbers that other threads drew meanwhile. The
+/// destructor writes the copies back.
 class SavedState {
  public:
   /// Saves the generator if `draws` is true.
   explicit SavedState(bool draws);
+  ~SavedState();
+  SavedState(const SavedState&) = delete;
+  SavedState& operator=(const SavedState&) = delete;
 
   void save(const at::Tensor& tensor) {
     saved_.emplace_back(tensor.detach(), tensor.detach().clone());
   }
-  /// Writes the copies back.
-  void restore() const;
 
  private:
   // Undefined if the generator is not saved.
