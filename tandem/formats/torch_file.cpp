@@ -1,5 +1,6 @@
 #include "tandem/formats/torch_file.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
@@ -119,6 +120,8 @@ class StateReader {
       fail_torch_file(
           path_, "has a tensor '" + name + "' that reaches past its storage");
     }
+    // A view that autograd tracks would keep the storage after its data are replaced.
+    const at::AutoDispatchBelowADInplaceOrView untracked;
     return storage.as_strided(sizes, strides, offset);
   }
 

@@ -1,5 +1,6 @@
 #include "tandem/graph/pt2_archive.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -228,6 +229,8 @@ at::Tensor Pt2Archive::view_of(
     storage = at::empty({numel}, *dtype);
     read_bytes(part, storage.data_ptr());
   }
+  // A view that autograd tracks would keep the storage after its data are replaced.
+  const at::AutoDispatchBelowADInplaceOrView untracked;
   return storage.as_strided(sizes, strides, offset);
 }
 

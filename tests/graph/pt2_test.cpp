@@ -93,6 +93,19 @@ INSTANTIATE_TEST_SUITE_P(
     Networks, Pt2Networks, testing::ValuesIn(kNetworks),
     [](const auto& instance) { return instance.param; });
 
+// Arenas replace the data of parameters.
+TEST(Pt2, ParametersDoNotKeepTheMemoryOfTheirFirstData) {
+  for (const char* file : {"net-2.6.0.pt2", "net-2.15.0.pt2"}) {
+    SCOPED_TRACE(file);
+    const Graph graph = read_fixture(file);
+    for (const auto& [name, tensor] : parameters_of(graph)) {
+      const auto first = tensor.storage().getWeakStorageImpl();
+      at::Tensor(tensor).set_data(tensor.detach().clone());
+      EXPECT_TRUE(first.expired()) << name;
+    }
+  }
+}
+
 TEST(Pt2, NumbersNodesOfNetLikeTheBuiltInModel) {
   for (const auto& version : kTorchVersions) {
     const Graph graph = read_fixture("net-" + version + ".pt2");
