@@ -224,7 +224,7 @@ WorkPtr Communicator::reduce_scatter(
   check_tensor("reduce_scatter", output);
   check_tensor("reduce_scatter", input);
   check_numel("reduce_scatter", input, output, size_);
-  if (size_ == 1) {
+  if (size_ == 1 && !is_own_slice(output, input)) {
     output.view(-1).copy_(input.view(-1));
   }
   return launch(
@@ -236,7 +236,7 @@ WorkPtr Communicator::all_gather(
   check_tensor("all_gather", output);
   check_tensor("all_gather", input);
   check_numel("all_gather", output, input, size_);
-  if (size_ == 1) {
+  if (size_ == 1 && !is_own_slice(input, output)) {
     output.view(-1).copy_(input.view(-1));
   }
   return launch(

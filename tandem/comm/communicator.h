@@ -132,7 +132,8 @@ class Communicator {
       at::Tensor tensor, int root, const std::string& label = "");
 
   /// Sums the `input`s of all ranks and writes this rank's slice of the sum to
-  /// `output`: input.numel() == size() * output.numel().
+  /// `output`: input.numel() == size() * output.numel(). `output` may be this rank's
+  /// slice of `input`; the other elements of `input` are then undefined afterwards.
   [[nodiscard]] WorkPtr reduce_scatter(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
@@ -249,6 +250,13 @@ class Communicator {
   };
   // Returns the ranks with an equal `color`. Collective.
   Part find_part(int color);
+
+  // Returns whether `part` is this rank's slice of `whole`.
+  bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
+    const auto offset = rank_ * static_cast<int64_t>(part.nbytes());
+    return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
+                                    static_cast<char*>(part.data_ptr());
+  }
 
   // Adds time for which a backend blocked the caller outside of wait().
   void add_waited(std::chrono::duration<double> time) {

@@ -1,6 +1,7 @@
 #include "tandem/comm/backends/gloo.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
@@ -25,6 +26,7 @@
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/followed_work.h"
+#include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/rpc/tcp_rpc.h"
 #include "tandem/core/torch_compat.h"
 
@@ -273,11 +275,23 @@ class GlooCommunicator : public C10dCommunicator, public RpcBackend {
     return C10dCommunicator::do_all_reduce(tensor, op);
   }
 
+  // Each rank receives its slice from all ranks, and sums the slices in rank order.
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    const auto sum = input.clone();
+    const auto slices = at::empty_like(input);
+    auto to = flat(slices);
+    auto from = flat(input);
+    std::vector<int64_t> even;
     return std::make_shared<FollowedWork>(
-        do_all_reduce(sum, ReduceOp::sum), [this, output, sum] {
-          output.view(-1).copy_(sum.view(-1).chunk(size())[rank()]);
+        running(group_->alltoall_base(to, from, even, even)), [this, output, slices] {
+          std::vector<const char*> parts;
+          for (int other = 0; other < size(); ++other) {
+            parts.push_back(
+                static_cast<const char*>(slices.data_ptr()) +
+                other * static_cast<int64_t>(output.nbytes()));
+          }
+          reduce_arrays(
+              ReduceOp::sum, output.scalar_type(),
+              static_cast<char*>(output.data_ptr()), parts, output.numel());
         });
   }
 

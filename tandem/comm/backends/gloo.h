@@ -33,8 +33,9 @@ struct GlooOptions {
 /// different `name` for every group. The order of summation depends on the position in
 /// the buffer (ring all-reduce). With three or more ranks, the last bits of results
 /// therefore depend on how a buffer is divided. float16 and bfloat16 are sent without
-/// conversion, and each addition rounds to that type. reduce_scatter runs an all_reduce
-/// and keeps this rank's slice, because LibTorch's Gloo has no reduce_scatter.
+/// conversion, and each addition rounds to that type. LibTorch's Gloo has no
+/// reduce_scatter: each rank receives its slice from all ranks, and sums the slices in
+/// rank order, with the bits of shared memory.
 ///
 /// Throws CommError if not all ranks arrive within the timeout, or if every attempt
 /// fails. After failed attempts the error names an address that connected and does not

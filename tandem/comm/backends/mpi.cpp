@@ -217,11 +217,12 @@ class MpiCommunicator : public Communicator {
   }
 
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    const bool half = is_half(input);
-    const auto from = half ? input.to(at::kFloat) : input;
-    const auto to = half ? output.to(at::kFloat) : output;
+    const auto from = is_half(input) ? input.to(at::kFloat) : input;
+    // MPI does not allow an output that is part of the input.
+    const bool direct = !is_half(input) && !is_own_slice(output, input);
+    const auto to = direct ? output : at::empty_like(output, from.options());
     auto flight = flight_with({output, input, from, to});
-    if (half) {
+    if (!direct) {
       flight->then = [output, to](const MPI_Status&) { output.copy_(to); };
     }
     check_mpi(MPI_Ireduce_scatter_block(
@@ -292,14 +293,6 @@ class MpiCommunicator : public Communicator {
     auto flight = std::make_unique<Flight>();
     flight->tensors = std::move(tensors);
     return flight;
-  }
-
-  // Returns whether `part` is this rank's slice of `whole`. MPI then requires
-  // MPI_IN_PLACE.
-  bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
-    const auto offset = rank() * static_cast<int64_t>(part.nbytes());
-    return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
-                                    static_cast<char*>(part.data_ptr());
   }
 
   [[nodiscard]] WorkPtr in_flight(std::unique_ptr<Flight> flight) const {

@@ -76,11 +76,12 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
     return meet(kind_of("reduce_scatter", input), input, output, [](auto& parts) {
       for (size_t slice = 0; slice < parts.size(); ++slice) {
-        auto total = parts[slice].output.view(-1);
-        total.copy_(nth_of(parts[0].input, slice, parts.size()));
+        // The output can be part of an input.
+        auto total = nth_of(parts[0].input, slice, parts.size()).clone();
         for (size_t i = 1; i < parts.size(); ++i) {
           total.add_(nth_of(parts[i].input, slice, parts.size()));
         }
+        parts[slice].output.view(-1).copy_(total);
       }
     });
   }

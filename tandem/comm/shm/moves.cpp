@@ -169,15 +169,33 @@ class ReduceScatter : public Move {
       ShmCollectives& group, const at::Tensor& output, const at::Tensor& input)
       : Move(group, 'c', -1, output, group.size(), static_cast<int>(ReduceOp::sum)),
         output_(output),
-        input_(input) {}
+        input_(input),
+        is_slice_(memory_of(input) + rank_ * bytes_ == memory_of(output)) {}
 
  protected:
+  const at::Tensor* in_place() const override {
+    return is_slice_ ? &input_ : nullptr;
+  }
+  void use_shared(const PerRank<char>& inputs) override {
+    shared_ = inputs;
+  }
+  int64_t rounds() const override {
+    return shared_.empty() ? Move::rounds() : 1;
+  }
+
   void fill(int64_t round, char* payload) override {
+    if (!shared_.empty()) {
+      sum_shared_slices();
+      return;
+    }
     for (int other = 0; other < size_; ++other) {
       put(round, memory_of(input_), other, payload, other);
     }
   }
   void take(int64_t round, const PerRank<const char>& payloads) override {
+    if (!shared_.empty()) {
+      return;
+    }
     PerRank<const char> from;
     for (const char* payload : payloads) {
       from.push_back(payload + rank_ * length(round));
@@ -188,8 +206,20 @@ class ReduceScatter : public Move {
   }
 
  private:
+  void sum_shared_slices() const {
+    PerRank<const char> from;
+    for (const char* input : shared_) {
+      from.push_back(input + rank_ * bytes_);
+    }
+    reduce_arrays(
+        ReduceOp::sum, output_.scalar_type(), memory_of(output_), from,
+        output_.numel());
+  }
+
   at::Tensor output_;
   at::Tensor input_;
+  bool is_slice_;
+  PerRank<char> shared_;
 };
 
 }  // namespace

@@ -97,9 +97,11 @@ class ShmOperation : public Work {
 //
 // Values are reduced in rank order. A small operation sends its data in the
 // announcement (ShmAnnouncement). If the tensors of all ranks are in shared memory,
-// all_reduce and all_gather copy no data to chunks (ShmRankBlock):
+// all_reduce, all_gather and a reduce_scatter into the inputs copy no data to chunks
+// (ShmRankBlock):
 // - all_reduce: each rank reduces its slice of all tensors and writes the result to all
 //   tensors.
+// - reduce_scatter: each rank reduces its slice of all tensors into its own tensor.
 // - all_gather: each rank writes its part to all outputs.
 //
 // Otherwise, each rank with data to send copies the data to its chunks. In all_reduce,

@@ -35,8 +35,8 @@ ShmOptions shm_options(const BackendParts& parts);
 /// them throw CommError. They also throw CommError if a rank ends.
 ///
 /// make_buffer() returns memory that other ranks read and write in place, for up to 128
-/// buffers at a time. An all_reduce of a part of a buffer copies nothing, and an
-/// all_gather into a buffer copies once.
+/// buffers at a time. An all_reduce of a part of a buffer copies nothing, nor does
+/// a reduce_scatter into this part; an all_gather into a buffer copies once.
 ///
 /// Throws ConfigError if the ranks cannot share memory, CommError if not all arrive
 /// within the timeout.
