@@ -297,9 +297,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["ranks"] = name_of(config.ranks.kind);
   json["backend"] = summary.backend;
   json["executor"] = name_of(summary.executor);
-  json["optimizer_state"] = summary.optimizer_state == OptimizerState::automatic
-                                ? ""
-                                : name_of(summary.optimizer_state);
+  json["shard"] = summary.shard == Sharding::automatic ? "" : name_of(summary.shard);
   json["precision"] = name_of(config.exec.precision);
   json["loss_scale"] = summary.loss_scale;
   json["skipped_steps"] = summary.skipped_steps;

@@ -122,9 +122,8 @@ struct Summary {
   std::string backend;
   // Executor that the run used, never `automatic`.
   ExecutorKind executor = ExecutorKind::eager;
-  // Division of the optimizer's state that the run used; `automatic` if the strategy
-  // does not support the setting.
-  OptimizerState optimizer_state = OptimizerState::automatic;
+  // Values that were sharded; `automatic` if the strategy does not support the setting.
+  Sharding shard = Sharding::automatic;
   std::string parameters_sha256;
   // Values for each name, from Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;

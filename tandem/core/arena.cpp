@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -65,7 +66,7 @@ std::shared_ptr<const ArenaLayout> lay_out(
     groups.push_back(options.group_of ? options.group_of(entry) : 0);
   }
   return std::make_shared<ArenaLayout>(
-      reversed, groups, options.divisor, options.device);
+      reversed, groups, options.divisor, options.device, options.bucket_bytes);
 }
 
 // Copies the tensors' values into the arena, then makes the tensors views of the arena.
@@ -87,10 +88,27 @@ void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
 
 }  // namespace
 
+ArenaRange Bucket::part(int index, int count) const {
+  if (range.size() % count != 0) {
+    throw ConfigError(
+        "[arena] a bucket has " + std::to_string(range.size()) +
+        " elements, expected a multiple of the " + std::to_string(count) +
+        " ranks that divide it; set ModelArenaOptions::divisor");
+  }
+  const int64_t size = range.size() / count;
+  const int64_t begin = range.begin + index * size;
+  return {range.segment, begin, begin + size};
+}
+
 ArenaLayout::ArenaLayout(
     const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
-    int64_t divisor, c10::optional<at::Device> device) {
+    int64_t divisor, c10::optional<at::Device> device, int64_t bucket_bytes) {
   TANDEM_CHECK(divisor > 0, "the divisor of an arena must be positive");
+  if (bucket_bytes < 0) {
+    throw ConfigError(
+        "[arena] bucket_bytes is " + std::to_string(bucket_bytes) +
+        ", expected 0 or more; change --bucket-bytes");
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
@@ -106,26 +124,59 @@ ArenaLayout::ArenaLayout(
     if (!names.insert(name).second) {
       throw ConfigError("[arena] the name '" + name + "' occurs twice; rename one");
     }
-    const Segment wanted{
-        tensor.scalar_type(), device.value_or(tensor.device()), tensor.requires_grad(),
-        0};
-    size_t at = 0;
-    while (at < segments_.size() && (segments_[at].dtype != wanted.dtype ||
-                                     segments_[at].device != wanted.device ||
-                                     segments_[at].trainable != wanted.trainable)) {
-      ++at;
-    }
-    if (at == segments_.size()) {
-      segments_.push_back(wanted);
-    }
-    auto& segment = segments_[at];
+    const size_t segment = segment_for(
+        {tensor.scalar_type(), device.value_or(tensor.device()), tensor.requires_grad(),
+         0});
     slots_.push_back(
-        {name, static_cast<int64_t>(at), segment.numel, tensor.numel(),
-         tensor.sizes().vec(), tensor.strides().vec(), groups.empty() ? 0 : groups[i]});
-    segment.numel += round_up(tensor.numel(), aligned_numel(segment.dtype));
+        {name, static_cast<int64_t>(segment), 0, tensor.numel(), tensor.sizes().vec(),
+         tensor.strides().vec(), groups.empty() ? 0 : groups[i]});
   }
-  for (auto& segment : segments_) {
-    segment.numel = round_up(segment.numel, divisor * aligned_numel(segment.dtype));
+  plan_buckets(divisor, bucket_bytes);
+}
+
+size_t ArenaLayout::segment_for(const Segment& wanted) {
+  const auto found =
+      std::find_if(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+        return segment.dtype == wanted.dtype && segment.device == wanted.device &&
+               segment.trainable == wanted.trainable;
+      });
+  const auto index = static_cast<size_t>(found - segments_.begin());
+  if (found == segments_.end()) {
+    segments_.push_back(wanted);
+  }
+  return index;
+}
+
+// Sets the offsets of slots, the sizes of segments and the buckets.
+void ArenaLayout::plan_buckets(int64_t divisor, int64_t bucket_bytes) {
+  for (size_t index = 0; index < segments_.size(); ++index) {
+    Segment& segment = segments_[index];
+    const int64_t unit = aligned_numel(segment.dtype);
+    const int64_t limit =
+        bucket_bytes / static_cast<int64_t>(c10::elementSize(segment.dtype));
+    std::vector<Bucket> buckets;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
+      if (slot.segment != static_cast<int64_t>(index)) {
+        continue;
+      }
+      if (segment.trainable && !buckets.empty() &&
+          segment.numel + slot.numel - buckets.back().range.begin > limit) {
+        segment.numel = round_up(segment.numel, divisor * unit);
+        buckets.back().range.end = segment.numel;
+        buckets.push_back({{slot.segment, segment.numel, 0}, {}});
+      } else if (buckets.empty()) {
+        buckets.push_back({{slot.segment, 0, 0}, {}});
+      }
+      slot.offset = segment.numel;
+      segment.numel += round_up(slot.numel, unit);
+      buckets.back().slots.push_back(i);
+    }
+    segment.numel = round_up(segment.numel, divisor * unit);
+    buckets.back().range.end = segment.numel;
+    if (segment.trainable) {
+      buckets_.insert(buckets_.end(), buckets.begin(), buckets.end());
+    }
   }
 }
 
@@ -160,6 +211,9 @@ std::string ArenaLayout::describe() const {
              (segment.trainable ? " trainable " : " frozen ") +
              std::to_string(segment.numel) + "\n";
   }
+  for (const auto& bucket : buckets_) {
+    lines += "bucket to " + std::to_string(bucket.range.end) + "\n";
+  }
   return lines;
 }
 
@@ -183,6 +237,28 @@ at::Tensor flat_tensor(void* memory, size_t bytes, const Segment& segment) {
   return at::from_blob(
       memory, {segment.numel}, [bytes](void* at) { munmap(at, bytes); },
       at::TensorOptions().dtype(segment.dtype));
+}
+
+// Sets memory to zero and returns its whole pages to the system. Returns false if the
+// system does not take them; nothing has then changed.
+bool release_pages(void* memory, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t end = begin + bytes;
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t last = end / page * page;
+  if (first >= last) {
+    return false;
+  }
+  auto* const pages = reinterpret_cast<void*>(first);
+  // The first call is for shared memory, the second for private memory.
+  if (madvise(pages, last - first, MADV_REMOVE) != 0 &&
+      madvise(pages, last - first, MADV_DONTNEED) != 0) {
+    return false;
+  }
+  std::memset(memory, 0, first - begin);
+  std::memset(reinterpret_cast<void*>(last), 0, end - last);
+  return true;
 }
 
 size_t bytes_of(const Segment& segment) {
@@ -268,8 +344,28 @@ at::Tensor Arena::view(size_t index) const {
 }
 
 void Arena::zero() {
-  for (auto& segment : segments_) {
-    segment.zero_();
+  if (!releases_) {
+    for (auto& segment : segments_) {
+      segment.zero_();
+    }
+    return;
+  }
+  for (const auto& range : layout_->ranges()) {
+    if (holds(range.segment)) {
+      release(range);
+    }
+  }
+}
+
+void Arena::release_except(const ArenaRange& range, const ArenaRange& kept) {
+  release({range.segment, range.begin, kept.begin});
+  release({range.segment, kept.end, range.end});
+}
+
+void Arena::release(const ArenaRange& range) {
+  auto elements = slice(range);
+  if (!elements.is_cpu() || !release_pages(elements.data_ptr(), elements.nbytes())) {
+    elements.zero_();
   }
 }
 

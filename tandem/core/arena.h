@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,26 +57,45 @@ struct Segment {
   int64_t numel;
 };
 
+/// Consecutive slots of a trainable segment that ranks exchange in one operation.
+struct Bucket {
+  // With its padding.
+  ArenaRange range;
+  // Indices of the slots.
+  std::vector<size_t> slots;
+
+  /// Returns part `index` of `count` equal parts. Throws ConfigError if the range does
+  /// not divide evenly (ModelArenaOptions::divisor).
+  [[nodiscard]] ArenaRange part(int index, int count) const;
+};
+
 /// Positions of tensors in an arena. Every rank computes the same layout.
 ///
 /// There is one segment per (dtype, device, trainable). Its slots are in the order of
-/// the constructor's `tensors`. Each slot is aligned to 64 bytes. Each segment is
+/// the constructor's `tensors`. Each slot is aligned to 64 bytes. A trainable segment
+/// is divided into buckets, from front to back. Each bucket, and each segment, is
 /// padded so that it can be divided into equal parts of whole 64-byte blocks. The
 /// constructor's `divisor` is the number of parts. Strides are kept, so a channels_last
 /// tensor stays channels_last.
 class ArenaLayout {
  public:
+  /// Value of `bucket_bytes`: one bucket per segment.
+  static constexpr int64_t kOneBucket = std::numeric_limits<int64_t>::max();
+
   /// Computes the layout for `tensors`.
   ///
   /// `groups[i]` is the parameter group of `tensors[i]`; if `groups` is empty, all are
   /// in group 0. `device` is the device of all segments; if it is not set, each tensor
-  /// keeps its own device.
+  /// keeps its own device. A bucket has at most `bucket_bytes` bytes without the
+  /// padding at its end, or contains a single larger tensor; with 0, each bucket is one
+  /// tensor.
   ///
-  /// Throws ConfigError if a tensor has gaps or overlaps in memory, or if a name is not
-  /// UTF-8 or occurs twice.
+  /// Throws ConfigError if a tensor has gaps or overlaps in memory, if a name is not
+  /// UTF-8 or occurs twice, or if `bucket_bytes` is negative.
   ArenaLayout(
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
-      int64_t divisor, c10::optional<at::Device> device = c10::nullopt);
+      int64_t divisor, c10::optional<at::Device> device = c10::nullopt,
+      int64_t bucket_bytes = kOneBucket);
 
   /// Returns the slots, in the order of the constructor's `tensors`.
   const std::vector<Slot>& slots() const {
@@ -85,19 +105,28 @@ class ArenaLayout {
   const std::vector<Segment>& segments() const {
     return segments_;
   }
+  /// Returns the buckets of all trainable segments, in the order of the segments.
+  /// Gradients become ready in this order.
+  const std::vector<Bucket>& buckets() const {
+    return buckets_;
+  }
   /// Returns one range per segment: the whole segment with its padding.
   std::vector<ArenaRange> ranges() const;
   /// Returns one range per trainable segment: the whole segment with its padding.
   std::vector<ArenaRange> trainable_ranges() const;
 
-  /// Returns a text with one line per slot and per segment, without parameter groups
-  /// and device indices. Ranks compare their texts to check that their layouts are
-  /// equal.
+  /// Returns a text with one line per slot, segment and bucket, without parameter
+  /// groups and device indices. Ranks compare their texts to check that their layouts
+  /// are equal.
   [[nodiscard]] std::string describe() const;
 
  private:
+  size_t segment_for(const Segment& wanted);
+  void plan_buckets(int64_t divisor, int64_t bucket_bytes);
+
   std::vector<Slot> slots_;
   std::vector<Segment> segments_;
+  std::vector<Bucket> buckets_;
 };
 
 /// Allocates the memory of a segment: a flat tensor of `segment.numel` zeros, or an
@@ -164,17 +193,37 @@ class Arena {
   /// Sets all elements to zero.
   void zero();
 
+  /// Sets the elements of `range` outside of `kept` to zero, and returns their memory
+  /// to the system, except for pages that also have other elements. On devices, keeps
+  /// the memory. `kept` is a part of `range`.
+  void release_except(const ArenaRange& range, const ArenaRange& kept);
+
+  /// Makes zero() return the memory to the system, so that memory is used only for
+  /// elements that are written afterwards.
+  void release_on_zero() {
+    releases_ = true;
+  }
+  /// Returns whether release_on_zero() was called.
+  bool releases() const {
+    return releases_;
+  }
+
  private:
+  void release(const ArenaRange& range);
+
   std::shared_ptr<const ArenaLayout> layout_;
   std::string name_;
+  bool releases_ = false;
   std::vector<at::Tensor> segments_;
 };
 
 /// Options of ModelArenas.
 struct ModelArenaOptions {
-  // Number of equal parts into which each segment can be divided, usually the number of
+  // Number of equal parts into which each bucket can be divided, usually the number of
   // ranks.
   int64_t divisor = 1;
+  // Largest size of a bucket (ArenaLayout).
+  int64_t bucket_bytes = ArenaLayout::kOneBucket;
   // Returns the index of a parameter's parameter group. Empty: all parameters are in
   // group 0.
   std::function<int64_t(const NamedTensor&)> group_of;

@@ -159,6 +159,9 @@ struct StageOptions {
   Numerics numerics = {};
   // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).
   bool stacked_statistics = false;
+  // True if parameters are complete only while LibTorch's operators use them
+  // (Sharding::parameters).
+  bool gathers_parameters = false;
   // True if no earlier stage has trainable parameters.
   bool frozen_before = false;
   // True if a recorded program measures the time of its calls and kernels.

@@ -1,8 +1,5 @@
 #include "tandem/graph/call_recorder.h"
 
-#include <c10/core/DispatchKey.h>
-#include <torch/library.h>
-
 #include <iterator>
 #include <utility>
 
@@ -13,10 +10,6 @@ namespace tandem {
 namespace {
 
 using Values = std::vector<c10::IValue>;
-
-constexpr auto kRecordingKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
-
-thread_local CallRecorder* recorder_of_thread = nullptr;
 
 // Identifies a tensor of a storage: autograd unpacks a saved output as another
 // TensorImpl with the same storage.
@@ -32,16 +25,9 @@ const void* storage_of(const at::Tensor& tensor) {
   return tensor.storage().unsafeGetStorageImpl();
 }
 
-// Returns whether LibTorch computes the operator only by calls of other operators that
-// autograd sees.
-bool is_composition(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
-}
-
 bool writes_in_place(const c10::OperatorHandle& op) {
   for (const auto& argument : op.schema().arguments()) {
-    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) {
+    if (is_written(argument)) {
       return true;
     }
   }
@@ -92,41 +78,14 @@ std::string obstacle_in(
   return "";
 }
 
-// Every call of an operator in a CallRecorder::Scope.
-void see_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Values* stack) {
-  const auto below =
-      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordingKey);
-  // Kernels below autograd make calls that are parts of a recorded call.
-  const bool is_part = c10::impl::tls_local_dispatch_key_set().excluded_.has(
-      c10::DispatchKey::AutogradFunctionality);
-  if (is_part || CallRecorder::current() == nullptr || is_composition(op)) {
-    op.redispatchBoxed(below, stack);
-  } else {
-    CallRecorder::current()->call_operator(op, below, *stack);
-  }
-}
-
 }  // namespace
-
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&see_call>());
-}
 
 bool RecordedCall::calls(const char* name) const {
   return op && op->schema().name() == name;
 }
 
 CallRecorder* CallRecorder::current() {
-  return recorder_of_thread;
-}
-
-CallRecorder::Scope::Scope(CallRecorder& recorder) : calls_(kRecordingKey) {
-  TANDEM_CHECK(recorder_of_thread == nullptr, "a recording begins within another");
-  recorder_of_thread = &recorder;
-}
-
-CallRecorder::Scope::~Scope() {
-  recorder_of_thread = nullptr;
+  return dynamic_cast<CallRecorder*>(CallListener::current());
 }
 
 RecordedId CallRecorder::add_input(const at::Tensor& tensor) {
@@ -277,7 +236,7 @@ void CallRecorder::call_operator(
   if (op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) {
     op.redispatchBoxed(keys, &stack);
   } else {
-    const c10::impl::ExcludeDispatchKeyGuard parts(kRecordingKey);
+    const Pause parts;
     op.redispatchBoxed(keys, &stack);
   }
   const auto results = static_cast<std::ptrdiff_t>(op.schema().returns().size());
@@ -291,7 +250,7 @@ void CallRecorder::call_function(
     call.arguments.push_back(argument_of(value, "a check"));
   }
   {
-    const c10::impl::ExcludeDispatchKeyGuard parts(kRecordingKey);
+    const Pause parts;
     run(stack, samples);
   }
   call.run = std::move(run);

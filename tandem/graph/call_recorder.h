@@ -1,9 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
 #include <functional>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "tandem/core/dropout.h"
+#include "tandem/graph/call_listener.h"
 
 namespace tandem {
 
@@ -98,16 +96,13 @@ struct Recording {
 /// a repetition draws new numbers.
 enum class RandomCalls { refuse, repeat };
 
-/// Records the calls of operators that one thread makes, including those of autograd's
-/// backward pass.
+/// Records the calls of operators that one thread makes in a CallListener::Scope.
 ///
-/// The recorder sees every operator before autograd does. It records the parts of an
-/// operator that is only a composition, and otherwise the operator as one call. It
-/// identifies a tensor by its storage, sizes and strides.
+/// The recorder identifies a tensor by its storage, sizes and strides.
 ///
-/// Source: AOTAutograd (torch/_functorch/aot_autograd.py), by a dispatch key that no
-/// other code uses. Not thread-safe; each thread can use its own recorder.
-class CallRecorder {
+/// Source: AOTAutograd (torch/_functorch/aot_autograd.py). Not thread-safe; each thread
+/// can use its own recorder.
+class CallRecorder : public CallListener {
  public:
   explicit CallRecorder(RandomCalls random = RandomCalls::refuse) : random_(random) {}
 
@@ -143,18 +138,6 @@ class CallRecorder {
   /// Returns the recorder of the calling thread; null if it records nothing.
   static CallRecorder* current();
 
-  /// While the object exists, the calling thread's calls are recorded.
-  class Scope {
-   public:
-    explicit Scope(CallRecorder& recorder);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    c10::impl::IncludeDispatchKeyGuard calls_;
-  };
-
   // Functions for the recorded code.
 
   /// Records a call that tandem makes without LibTorch's dispatcher, after `run` with
@@ -163,10 +146,10 @@ class CallRecorder {
       std::vector<c10::IValue>& stack, const SampleContext& samples,
       decltype(RecordedCall::run) run);
 
-  /// Makes and records a call of an operator, for the given dispatch keys.
+  /// Makes and records a call of an operator.
   void call_operator(
       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-      std::vector<c10::IValue>& stack);
+      std::vector<c10::IValue>& stack) override;
 
  private:
   RecordedId add(const at::Tensor& tensor);

@@ -128,13 +128,18 @@ double GradScaler::scale() const {
   return scale_of(state_);
 }
 
-void GradScaler::unscale(Arena& gradients, StepScalars& step) {
+bool GradScaler::unscale(
+    const Arena& gradients, const std::vector<ArenaRange>& ranges) const {
   // Like Python, computes the inverse in float64.
   const double factor = 1.0 / scale();
   bool finite = true;
-  for (const auto& range : gradients.layout().trainable_ranges()) {
+  for (const auto& range : ranges) {
     finite = unscale_slice(gradients.slice(range), factor) && finite;
   }
+  return finite;
+}
+
+void GradScaler::end_step(bool finite, StepScalars& step) {
   int64_t& skipped_steps = count_of(state_, kSkippedSteps);
   skipped_steps += finite ? 0 : 1;
   step.skip = !finite;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
@@ -31,9 +32,9 @@ struct GradScalerOptions {
 /// backoff_factor. After growth_interval steps without overflow, a dynamic scale is
 /// multiplied by growth_factor.
 ///
-/// Ranks with equal gradients make equal decisions. The state is in main memory. If
-/// gradients are on another device, each step copies one number to main memory. Not
-/// thread-safe.
+/// Ranks that pass equal values of `finite` make equal decisions. The state is in main
+/// memory. If gradients are on another device, each step copies one number to main
+/// memory. Not thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
 /// max_scale of 2^24 the rule is that of apex/amp/scaler.py.
@@ -46,10 +47,13 @@ class GradScaler {
   /// Returns the factor for the loss of the next step.
   double scale() const;
 
-  /// Divides the trainable gradients (float32, float64) by the scale in one pass, and
-  /// sets the scale of the next step. If a gradient is not finite, marks `step` as
-  /// skipped.
-  void unscale(Arena& gradients, StepScalars& step);
+  /// Divides the gradients (float32, float64) in `ranges` by the scale in one pass.
+  /// Returns whether all of them were finite.
+  [[nodiscard]] bool unscale(
+      const Arena& gradients, const std::vector<ArenaRange>& ranges) const;
+
+  /// Sets the scale of the next step. If `finite` is false, marks `step` as skipped.
+  void end_step(bool finite, StepScalars& step);
 
   /// Warns once if steps were skipped with a constant scale. `steps_done` is the number
   /// of completed steps, including skipped steps.

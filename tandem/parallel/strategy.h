@@ -21,7 +21,8 @@ namespace tandem {
 enum class Consistency {
   // All ranks have equal bits after every step.
   replicated,
-  // Each rank has a part of the model (a pipeline stage).
+  // Each rank has a part of the model: a pipeline stage, or with Sharding::parameters
+  // a part of each bucket.
   sharded,
   // All ranks have equal parameters only immediately after an average of the
   // parameters.
@@ -95,8 +96,9 @@ class Strategy {
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
 
   /// Returns the sums of one batch, as train_step(), but in evaluation mode and without
-  /// gradients.
-  virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context);
+  /// gradients. A rank without data passes null and takes part in the collective
+  /// operations.
+  virtual StepSums evaluate_batch(const Batch* batch, const StepContext& context);
 
   /// Called after the last step of an epoch, before the evaluation. `last` is true if
   /// no step follows. If the evaluation ends the run, the trainer also calls
@@ -138,6 +140,9 @@ class Strategy {
   /// synchronizes buffers.
   virtual void before_evaluation() = 0;
 
+  /// Makes the parameters complete on every rank until the next step. Collective.
+  virtual void complete_parameters() {}
+
   /// Returns the state for a checkpoint. It is complete only at rank 0. The tensors may
   /// share memory with the run. Collective.
   virtual TrainingState collect_state() = 0;
@@ -154,7 +159,8 @@ class Strategy {
   virtual void rank_state_loaded() {}
 
   /// If consistency() is `sharded`, returns the group of the ranks that have the same
-  /// part of the model as this rank. Otherwise returns null.
+  /// part of the model as this rank, which may be a group of one. Otherwise returns
+  /// null.
   virtual Communicator* replicas() {
     return nullptr;
   }
@@ -188,7 +194,7 @@ bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm)
 
 /// Returns the strategy that options.kind selects.
 ///
-/// If options.optimizer_state is `automatic`, uses `replicated`. (train/assembly.h
+/// If options.shard is `automatic`, uses `none`. (train/assembly.h
 /// resolves `automatic` earlier.)
 ///
 /// Throws ConfigError if the strategy cannot run with these parts.

@@ -1,6 +1,7 @@
 #include "tandem/train/assembly.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 
@@ -123,23 +124,20 @@ void use_channels_last(const Model& model) {
 
 // Resolves `automatic` for these ranks. Over shared memory, distributing updated
 // parameters costs less than updating all parameters on each rank.
-OptimizerState settle_optimizer_state(
-    const StrategyOptions& options, const Communicator& comm) {
-  if (options.optimizer_state != OptimizerState::automatic ||
-      !has_trait(options.kind, kSharesUpdate)) {
-    return options.optimizer_state;
+Sharding settle_sharding(const StrategyOptions& options, const Communicator& comm) {
+  if (options.shard != Sharding::automatic || !has_trait(options.kind, kSharesUpdate)) {
+    return options.shard;
   }
   return comm.shares_memory() && grid_of(options, comm).replicas > 1
-             ? OptimizerState::sharded
-             : OptimizerState::replicated;
+             ? Sharding::optimizer
+             : Sharding::none;
 }
 
 // Throws ConfigError if the ranks do not make the same steps: with stacked statistics,
 // each forward pass waits for the statistics of all other ranks.
 void check_all_ranks_step_together(
     const Strategy& strategy, const Communicator& comm, const std::string& name) {
-  if (strategy.consistency() != Consistency::replicated ||
-      strategy.data_shard().num_shards != comm.size()) {
+  if (!strategy.in_lockstep() || strategy.data_shard().num_shards != comm.size()) {
     throw ConfigError(
         "[parallel] --buffers sync needs ranks that make the same steps on different "
         "samples, but ranks of strategy " +
@@ -260,6 +258,7 @@ ModelArenaOptions arena_options(
   ModelArenaOptions options;
   options.device = placement.device;
   options.divisor = comm.size();
+  options.bucket_bytes = config.strategy.largest_bucket();
   options.group_of = [&grouped](const NamedTensor& parameter) {
     return grouped.group_of.at(parameter.name);
   };
@@ -304,10 +303,16 @@ Assembly assemble(
   const int64_t first_trained = has_trait(config.strategy.kind, kHasStages)
                                     ? find_first_trained_stage(*parts.model, comm)
                                     : 0;
+  stage.gathers_parameters = config.strategy.shard == Sharding::parameters;
   stage.frozen_before = grid_of(config.strategy, comm).stage <= first_trained;
   parts.arenas = std::make_unique<ModelArenas>(
       parts.model->parameters(), parts.model->buffers(),
       arena_options(config, *parts.model, grouped, comm, placement));
+  if (config.strategy.shard >= Sharding::gradients) {
+    parts.arenas->gradients().release_on_zero();
+  }
+  // Returns the memory of the first copies of the parameters to the system.
+  malloc_trim(0);
   ModelArenas* updated = parts.arenas.get();
   if (updates_elsewhere(config.strategy, comm)) {
     parts.no_arenas = std::make_unique<ModelArenas>(
@@ -321,8 +326,8 @@ Assembly assemble(
       &parts.executor_passed_over);
   parts.loss = stage.loss;
   StrategyOptions strategy = config.strategy;
-  strategy.optimizer_state = settle_optimizer_state(strategy, comm);
-  parts.optimizer_state = strategy.optimizer_state;
+  strategy.shard = settle_sharding(strategy, comm);
+  parts.shard = strategy.shard;
   parts.strategy = make_strategy(
       strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss,
                  first_trained});

@@ -47,9 +47,8 @@ struct Assembly {
   std::unique_ptr<Strategy> strategy;
   // Loss that the strategy minimizes.
   Loss loss;
-  // Division of the optimizer's state that the strategy uses; `automatic` if the
-  // strategy does not support the setting.
-  OptimizerState optimizer_state = OptimizerState::automatic;
+  // Values that are sharded; `automatic` if the strategy does not support the setting.
+  Sharding shard = Sharding::automatic;
 };
 
 /// Makes the parts of a rank's run from a config. Collective.

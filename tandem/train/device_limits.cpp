@@ -44,6 +44,10 @@ std::string wanted(const std::string& text) {
 
 std::string device_obstacle(const RunConfig& config) {
   const auto kind = config.strategy.kind;
+  if (config.strategy.shard >= Sharding::gradients) {
+    return std::string("--shard ") + name_of(config.strategy.shard) +
+           " releases only main memory";
+  }
   return has_trait(kind, kSharesParameters) ? std::string("ranks of ") + name_of(kind) +
                                                   " share parameters in main memory"
                                             : "";

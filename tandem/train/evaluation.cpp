@@ -266,9 +266,8 @@ std::optional<TestReport> evaluate_unless(
   StepSums sums;
   Batch batch;
   for (int64_t i = 0; i < count; ++i) {
-    if (loader && loader->next(batch)) {
-      sums += strategy.evaluate_batch(batch, context);
-    }
+    const bool has_batch = loader && loader->next(batch);
+    sums += strategy.evaluate_batch(has_batch ? &batch : nullptr, context);
     if (any_rank_stops(stop, i + 1, times, comm)) {
       return std::nullopt;
     }

@@ -15,11 +15,12 @@ std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm) {
   const auto& training = config.training;
-  const bool has_state = parts.optimizer_state != OptimizerState::automatic;
-  const int64_t shards = parts.strategy->data_shard().num_shards;
-  const auto batch = training.divide_batch
-                         ? fmt::format("batch {} / {}", training.batch_size, shards)
-                         : fmt::format("{} x batch {}", shards, training.batch_size);
+  const bool shards = parts.shard != Sharding::automatic;
+  const int64_t parts_of_data = parts.strategy->data_shard().num_shards;
+  const auto batch =
+      training.divide_batch
+          ? fmt::format("batch {} / {}", training.batch_size, parts_of_data)
+          : fmt::format("{} x batch {}", parts_of_data, training.batch_size);
   const ParameterCount count = count_parameters(parts, comm);
   const auto frozen =
       count.frozen > 0 ? fmt::format(", {} frozen", count.frozen) : std::string();
@@ -31,8 +32,7 @@ std::string describe_run(
       name_of(config.strategy.kind), counted(comm.size(), "rank"),
       comm.size() == 1 ? "" : std::string(" over ") + comm.backend(),
       name_of(parts.executor->kind()), name_of(config.exec.precision),
-      has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
-                : "");
+      shards ? fmt::format(", shard {}", name_of(parts.shard)) : "");
 }
 
 // Returns the end of a sentence about the weights of the best evaluation.

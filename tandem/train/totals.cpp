@@ -54,6 +54,9 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm) {
     return parts.arenas->parameters_sha256();
   }
   const auto state = parts.strategy->collect_state();
+  if (comm.rank() != 0) {
+    return comm.broadcast_text("", 0, "hash");
+  }
   std::vector<NamedTensor> whole;
   for (const auto& name : parts.parameter_names) {
     for (const auto& entry : state.model) {
@@ -86,7 +89,7 @@ void add_totals(
   summary.executor = parts.executor->kind();
   summary.recorded_steps = parts.executor->recording_cost().steps;
   summary.recording_seconds = parts.executor->recording_cost().seconds;
-  summary.optimizer_state = parts.optimizer_state;
+  summary.shard = parts.shard;
   if (const auto* scaler = parts.optimizer->scaler()) {
     summary.skipped_steps = scaler->skipped_steps();
     summary.loss_scale = scaler->scale();

@@ -107,7 +107,12 @@ class TrainingRun {
       checkpoints_.check_folder();
       trace_.write();
     }
-    return make_summary(test);
+    auto summary = make_summary(test);
+    // The program keeps its model.
+    if (config_.model.kind == ModelKind::custom) {
+      parts_.strategy->complete_parameters();
+    }
+    return summary;
   }
 
  private:

@@ -67,13 +67,13 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"data_parallel", 2, [](RunOptions&) {}},
         Way{"sharded_optimizer", 3,
             [](RunOptions& options) {
-              options.strategy.optimizer_state = OptimizerState::sharded;
+              options.strategy.shard = Sharding::optimizer;
               options.optimizer.kind = OptimizerKind::adamw;
               options.optimizer.momentum = 0;
             }},
         Way{"replicated_optimizer", 4,
             [](RunOptions& options) {
-              options.strategy.optimizer_state = OptimizerState::replicated;
+              options.strategy.shard = Sharding::none;
               options.strategy.clip_norm = 0.1;
             }},
         Way{"batch_norm_of_all_ranks", 2,

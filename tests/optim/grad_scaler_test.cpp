@@ -45,7 +45,8 @@ struct Trained {
       gradient[1].fill_(bad);
     }
     StepScalars scalars{0.5, 1, number + 1};
-    scaler().unscale(arenas.gradients(), scalars);
+    const auto& ranges = arenas.gradients().layout().ranges();
+    scaler().end_step(scaler().unscale(arenas.gradients(), ranges), scalars);
     EXPECT_EQ(scalars.skip, bad != 0);
     optimizer->update(arenas.parameters().layout().ranges()[0], scalars);
   }
@@ -144,7 +145,7 @@ TEST(GradScaler, ScaleStaysWithinFloat32) {
   Trained trained(options, sgd());
   for (int64_t step = 1; step <= 2; ++step) {
     StepScalars scalars{0.5, 1, step};
-    trained.scaler().unscale(trained.arenas.gradients(), scalars);
+    trained.scaler().end_step(true, scalars);
     EXPECT_EQ(trained.scaler().scale(), std::pow(2.0, 127));
   }
 }
@@ -179,9 +180,7 @@ TEST(GradScaler, DetectsNonFiniteValuesInEveryElement) {
   GradScaler scaler((GradScalerOptions()));
   auto& gradients = arenas.gradients();
   const auto is_finite = [&] {
-    StepScalars step;
-    scaler.unscale(gradients, step);
-    return !step.skip;
+    return scaler.unscale(gradients, gradients.layout().ranges());
   };
   EXPECT_TRUE(is_finite());
   for (const size_t slot : {0, 1}) {

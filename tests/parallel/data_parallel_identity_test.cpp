@@ -120,8 +120,8 @@ TEST(DataParallelIdentity, GradientNormIsTheNormBeforeClipping) {
   const auto unclipped = train_sequentially(options);
   options.strategy.clip_norm = unclipped.gradient_norm / 4;
   for (const int size : {1, 3}) {
-    for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
-      options.strategy.optimizer_state = state;
+    for (const auto state : {Sharding::none, Sharding::optimizer}) {
+      options.strategy.shard = state;
       expect_equals(train_in_parallel(size, options), unclipped);
     }
   }

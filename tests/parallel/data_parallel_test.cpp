@@ -293,8 +293,8 @@ TEST(DataParallel, EvaluationCountsThisRanksSamplesAndChangesNothing) {
     const auto before = replica.arenas.parameters_sha256();
     StepContext context = step_of(1);
     context.training = false;
-    const auto sums =
-        replica.strategy->evaluate_batch(batch_of(comm), context).values();
+    const Batch batch = batch_of(comm);
+    const auto sums = replica.strategy->evaluate_batch(&batch, context).values();
     TANDEM_CHECK(before == replica.arenas.parameters_sha256(), "parameters changed");
     TANDEM_CHECK(
         replica.model->buffers()[2].tensor.item<int64_t>() == 0, "buffers changed");

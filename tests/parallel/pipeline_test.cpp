@@ -124,8 +124,11 @@ std::vector<Left> run(
     StepContext evaluation;
     evaluation.training = false;
     Left left;
-    StepSums sums = replica.strategy->evaluate_batch(micro_batch(7), evaluation);
-    sums += replica.strategy->evaluate_batch(micro_batch(9), evaluation);
+    StepSums sums;
+    for (const int64_t rows : {7, 9}) {
+      const Batch batch = micro_batch(rows);
+      sums += replica.strategy->evaluate_batch(&batch, evaluation);
+    }
     left.sums = sums.tensor();
     comm.all_reduce(left.sums)->wait();
     for (const auto& entry : replica.strategy->collect_state().model) {
@@ -169,10 +172,10 @@ TEST(Pipeline, CheckpointAndEvaluationEqualThoseOfTheWholeModel) {
 
 TEST(Pipeline, ReplicasEqualDataParallelWithBatchNorm) {
   const auto whole = run(2, StrategyOptions(), 4, two_norm_layers());
-  for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+  for (const auto state : {Sharding::none, Sharding::optimizer}) {
     SCOPED_TRACE(name_of(state));
     auto options = pipeline(3, 2);
-    options.optimizer_state = state;
+    options.shard = state;
     const auto grid = run(6, options, 4, two_norm_layers());
     expect_same_tensors(grid[0].state.model, whole[0].state.model);
     expect_same_tensors(grid[0].state.optimizer, whole[0].state.optimizer);

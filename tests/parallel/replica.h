@@ -123,8 +123,10 @@ inline StageOptions stage_of(
 /// Returns options that put arenas into the communication buffers of a group, as in a
 /// training run.
 inline ModelArenaOptions in_buffers_of(
-    Communicator& comm, const Placement& placement = {}) {
+    Communicator& comm, const StrategyOptions& strategy,
+    const Placement& placement = {}) {
   ModelArenaOptions options;
+  options.bucket_bytes = strategy.largest_bucket();
   options.device = placement.device;
   options.divisor = comm.size();
   options.allocate_parameters = buffers_of(comm);
@@ -148,10 +150,15 @@ struct Replica {
       const Placement& placement = {})
       : model(std::move(from)),
         stage(stage_of(*model, comm, options, loss)),
-        arenas(model->parameters(), model->buffers(), in_buffers_of(comm, placement)),
+        arenas(
+            model->parameters(), model->buffers(),
+            in_buffers_of(comm, options, placement)),
         executor(make_eager_executor(*model, arenas, stage)),
         optimizer(make_optimizer(
             optimizer_options, arenas.parameters(), arenas.gradients())) {
+    if (options.shard >= Sharding::gradients) {
+      arenas.gradients().release_on_zero();
+    }
     if (scaled) {
       optimizer = make_scaled_optimizer(std::move(optimizer), {});
     }
@@ -171,6 +178,7 @@ struct Replica {
   /// returns all parameters; other ranks return those of their stage. Collective.
   std::vector<NamedTensor> whole_parameters() const {
     const bool in_stages = strategy->consistency() == Consistency::sharded;
+    strategy->complete_parameters();
     std::vector<NamedTensor> whole;
     for (const auto& [name, tensor] :
          in_stages ? strategy->collect_state().model : arenas.state()) {

@@ -36,29 +36,28 @@ TEST(Recipes, OfTutorialsWithDataParallelismUpdateAllParametersOnEveryRank) {
     RunConfig config;
     read_recipe(config, entry.path());
     if (config.strategy.kind == StrategyKind::data_parallel) {
-      EXPECT_EQ(config.strategy.optimizer_state, OptimizerState::replicated) << name;
+      EXPECT_EQ(config.strategy.shard, Sharding::none) << name;
       ++found;
     }
   }
   EXPECT_EQ(found, 12);
 }
 
-TEST(Recipes, TheFirstLineNamesTheOptimizerState) {
+TEST(Recipes, TheFirstLineNamesTheSharding) {
   const Scratch scratch;
   const auto by_hand =
       dry_run({recipe_file("ddp-manual"), "--nproc", "3", "--out", scratch / "a"});
   expect_parts(
       by_hand.output, {"3 ranks over shm, executor compiled, fp32, "
-                       "optimizer state replicated\n",
+                       "shard none\n",
                        "Finished init process group. Current rank:  2"});
-  EXPECT_EQ(json_value(scratch / "a/summary.json", "optimizer_state"), "replicated");
+  EXPECT_EQ(json_value(scratch / "a/summary.json", "shard"), "none");
   const auto ours =
       dry_run({recipe_file("quickstart"), "--nproc", "3", "--out", scratch / "b"});
   EXPECT_THAT(
       ours.output,
-      HasSubstr(
-          "3 ranks over shm, executor compiled, fp32, optimizer state sharded\n"));
-  EXPECT_EQ(json_value(scratch / "b/summary.json", "optimizer_state"), "sharded");
+      HasSubstr("3 ranks over shm, executor compiled, fp32, shard optimizer\n"));
+  EXPECT_EQ(json_value(scratch / "b/summary.json", "shard"), "optimizer");
 }
 
 TEST(Recipes, WithPrecisionAutoUseFloat32IfTheCpuHasNoBfloat16) {
@@ -76,9 +75,7 @@ TEST(Recipes, MixedPrecisionOfTutorial004IsFloat16OnAnyCpu) {
   const std::string out = scratch / "out";
   const auto result =
       dry_run({recipe_file("amp-fp16"), "--nproc", "3", "--out", out}, kNoAvx512);
-  EXPECT_THAT(
-      result.output,
-      HasSubstr("executor compiled, fp16, optimizer state replicated\n"));
+  EXPECT_THAT(result.output, HasSubstr("executor compiled, fp16, shard none\n"));
   EXPECT_THAT(result.errors, HasSubstr("it computes float32 products"));
   EXPECT_THAT(result.errors, Not(HasSubstr("without a loss scale")));
   EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp16");

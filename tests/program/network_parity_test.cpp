@@ -1,4 +1,4 @@
-// Networks of torch.nn, exported by the newest PyTorch: training equals PyTorch's.
+// Networks that the newest PyTorch exported: training equals PyTorch's, also sharded.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,6 +25,29 @@ TEST(NetworkParity, ModulesOfTorchTrainAsInPyTorch) {
       newest_python());
   EXPECT_TRUE(found.status.ok()) << found.output << found.errors;
   EXPECT_THAT(found.output, testing::HasSubstr("12 trained"));
+}
+
+TEST(NetworkParity, ShardedTrainingEqualsFsdp2) {
+  if (!python_has("torch numpy", newest_python())) {
+    GTEST_SKIP() << "no torch of PyPI; scripts/setup --torchrun, then scripts/test -R "
+                    "NetworkParity";
+  }
+  struct Ranks {
+    const char* backend;
+    const char* count;
+    const char* steps;
+  };
+  for (const auto& [backend, count, steps] :
+       {Ranks{"shm", "4", "24"}, Ranks{"gloo", "3", "24"}}) {
+    SCOPED_TRACE(backend);
+    const Scratch scratch;
+    const auto found = run_python(
+        {source_dir() + "/tests/parity/fsdp_peer.py", program(), scratch.path(),
+         backend, count, steps},
+        newest_python());
+    EXPECT_TRUE(found.status.ok()) << found.output << found.errors;
+    EXPECT_THAT(found.output, testing::HasSubstr("--shard parameters over"));
+  }
 }
 
 }  // namespace tandem::network_parity_test

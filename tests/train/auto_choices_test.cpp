@@ -37,15 +37,14 @@ TEST(AutoChoices, AreInTheFirstLine) {
   auto config = small_config(3);
   EXPECT_THAT(
       first_line_of(config, 3),
-      EndsWith("data_parallel, 3 ranks over thread, executor compiled, fp32, optimizer "
-               "state replicated"));
-  config.strategy.optimizer_state = OptimizerState::sharded;
+      EndsWith(
+          "data_parallel, 3 ranks over thread, executor compiled, fp32, shard none"));
+  config.strategy.shard = Sharding::optimizer;
   config.exec.precision = Precision::fp64;
   // With a start_line, the line of choices comes first.
   config.output.start_line = "Training started...";
   EXPECT_THAT(
-      first_line_of(config, 3),
-      EndsWith("executor eager, fp64, optimizer state sharded"));
+      first_line_of(config, 3), EndsWith("executor eager, fp64, shard optimizer"));
   // Strategies without that choice do not report it.
   config = small_config(2);
   config.strategy.kind = StrategyKind::averaging;
@@ -66,12 +65,11 @@ TEST(AutoChoices, ConfigAndSummaryRecordTheChoices) {
   expect_parts(
       read_file(config.output.out + "/config.toml"),
       {"\nprecision = \"" + precision + "\"\n", "\nbackend = \"auto\"\n",
-       "\noptimizer_state = \"auto\"\n", "\nexecutor = \"auto\"\n",
-       "\ndevice = \"auto\"\n"});
+       "\nshard = \"auto\"\n", "\nexecutor = \"auto\"\n", "\ndevice = \"auto\"\n"});
   expect_parts(
       read_file(config.output.out + "/summary.json"),
       {"\"precision\": \"" + precision + "\"", "\"executor\": \"compiled\"",
-       "\"backend\": \"thread\"", "\"optimizer_state\": \"replicated\""});
+       "\"backend\": \"thread\"", "\"shard\": \"none\""});
 }
 
 // Returns the precision of ranks whose CPUs compute in bfloat16 or not.

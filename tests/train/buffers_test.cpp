@@ -50,7 +50,7 @@ double accuracy_of(Strategy& strategy, const Dataset& test) {
   loader.seek(0);
   double correct = 0;
   for (Batch batch; loader.next(batch);) {
-    correct += strategy.evaluate_batch(batch, context).values().metric;
+    correct += strategy.evaluate_batch(&batch, context).values().metric;
   }
   return 100 * correct / static_cast<double>(test.size);
 }

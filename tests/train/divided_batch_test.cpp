@@ -135,7 +135,7 @@ TEST(DivideBatch, ShardedUpdatesAndOtherSyncsChangeNothing) {
   for (const auto sync : {SyncMode::parameter, SyncMode::flat}) {
     auto config = divided(3);
     config.strategy.sync = sync;
-    config.strategy.optimizer_state = OptimizerState::sharded;
+    config.strategy.shard = Sharding::optimizer;
     expect_same_lines(run(config).lines, one);
   }
 }

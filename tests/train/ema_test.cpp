@@ -72,10 +72,10 @@ TEST(EmaRun, AveragesHaveTheSameBitsHoweverRanksDivideTheWork) {
   train_on("thread", config_of(alone, 1));
   const auto own = averages_of(alone, CheckpointWeights::own);
   EXPECT_FALSE(same_bits(averages_of(alone).at("fc1.weight"), own.at("fc1.weight")));
-  for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+  for (const auto state : {Sharding::none, Sharding::optimizer}) {
     const auto out = scratch / name_of(state);
     auto config = config_of(out, 3);
-    config.strategy.optimizer_state = state;
+    config.strategy.shard = state;
     train_on("shm", config);
     expect_same_averages(out, alone);
   }
@@ -91,10 +91,10 @@ TEST(EmaRun, ResumesWithTheSameBitsOnAnotherNumberOfRanks) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   train_on("shm", config_of(whole, 3));
-  for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+  for (const auto state : {Sharding::none, Sharding::optimizer}) {
     const auto out = scratch / (std::string("resumed-") + name_of(state));
-    auto config = config_of(out, state == OptimizerState::sharded ? 3 : 1);
-    config.strategy.optimizer_state = state;
+    auto config = config_of(out, state == Sharding::optimizer ? 3 : 1);
+    config.strategy.shard = state;
     config.output.resume = whole + "/checkpoints/step-00000002";
     train_on("shm", config);
     expect_same_averages(out, whole);

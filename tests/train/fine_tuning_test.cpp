@@ -153,12 +153,12 @@ TEST(FrozenParametersRun, EverySyncAndOptimizerStateHasTheSameBits) {
   config.training.accumulate = 1;
   config.exec.precision = Precision::fp64;
   config.model.freeze = "layer1.*";
-  config.strategy.optimizer_state = OptimizerState::replicated;
+  config.strategy.shard = Sharding::none;
   const auto expected = train_on_digits(3, config)[0].parameters_sha256;
   for (const auto sync : {SyncMode::parameter, SyncMode::flat, SyncMode::overlap}) {
-    for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+    for (const auto state : {Sharding::none, Sharding::optimizer}) {
       config.strategy.sync = sync;
-      config.strategy.optimizer_state = state;
+      config.strategy.shard = state;
       EXPECT_EQ(train_on_digits(3, config)[2].parameters_sha256, expected)
           << name_of(sync) << " " << name_of(state);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ enum StrategyTrait : unsigned {
   kHasServer = 16,
   // Stages are idle unless a step has at least as many micro-batches as stages.
   kWantsMicroBatches = 32,
-  // The optimizer's update can be divided among replicas (OptimizerState::sharded).
+  // The optimizer's update can be divided among replicas (Sharding::optimizer).
   kSharesUpdate = 64,
   // All ranks make every step together, even ranks without samples. A batch can
   // therefore be divided among the ranks.
@@ -139,16 +140,24 @@ struct Choices<CommHook> {
       {CommHook::none, "none"}, {CommHook::fp16, "fp16"}, {CommHook::bf16, "bf16"}};
 };
 
-/// Division of the optimizer's state and of the update among ranks.
-enum class OptimizerState { automatic, replicated, sharded };
+/// Values of which each rank keeps only a part. Each value includes the values before
+/// it.
+enum class Sharding { automatic, none, optimizer, gradients, parameters };
 template <>
-struct Choices<OptimizerState> {
-  static constexpr Choice<OptimizerState> rows[] = {
-      {OptimizerState::automatic, "auto",
-       "sharded if ranks share memory, else replicated"},
-      {OptimizerState::replicated, "replicated", "every rank keeps the whole state"},
-      {OptimizerState::sharded, "sharded",
-       "ZeRO-1: each rank keeps and updates a share, with the same results"}};
+struct Choices<Sharding> {
+  static constexpr Choice<Sharding> rows[] = {
+      {Sharding::automatic, "auto", "optimizer if ranks share memory, else none"},
+      {Sharding::none, "none", "every rank keeps everything"},
+      {Sharding::optimizer, "optimizer",
+       "ZeRO-1: each rank updates a part of the parameters, and keeps the optimizer's "
+       "state of only this part"},
+      {Sharding::gradients, "gradients",
+       "ZeRO-2: in addition, each rank keeps the gradients of only its part"},
+      {Sharding::parameters, "parameters",
+       "ZeRO-3, as FSDP: in addition, each rank keeps only its part of the parameters, "
+       "and gathers others when operators use them"},
+      {Sharding::none, "replicated"},
+      {Sharding::optimizer, "sharded"}};
 };
 
 /// Order of the tasks of a pipeline's stages in a step.
@@ -204,17 +213,17 @@ struct StrategyOptions {
   int64_t bucket_bytes = 1024 * 1024;
   BufferSync buffers = BufferSync::broadcast;
   CommHook comm_hook = CommHook::none;
-  // With `sharded`, each rank updates a share of the parameters and keeps the
-  // optimizer's state of only that share. It then sends the updated parameters to the
-  // other ranks. Each rank needs less time and memory than with `replicated`, and
-  // results have the same bits. Every rank still gets all reduced gradients, as with
-  // PyTorch's ZeroRedundancyOptimizer and DistributedDataParallel.
+  // With `optimizer`, each rank gets the sums of the gradients of its part, updates
+  // this part of the parameters, and sends it to the other ranks, so it sends as many
+  // bytes as with `none`. With `parameters`, it sends 1.5 times as many. Over shared
+  // memory and between threads, results have the bits of `none`; other backends may sum
+  // in another order.
   //
   // The divisor of the arenas (core/arena.h) is the number of ranks. The parameters of
   // replicas cannot diverge, because in every step one rank computes each parameter for
-  // all ranks. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
-  // Toward Training Trillion Parameter Models", SC 2020).
-  OptimizerState optimizer_state = OptimizerState::automatic;
+  // all ranks. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+  // Trillion Parameter Models", SC 2020.
+  Sharding shard = Sharding::automatic;
   // Maximum 2-norm of all gradients together. If the norm is greater, gradients are
   // scaled down. 0: no limit.
   double clip_norm = 0;
@@ -238,6 +247,18 @@ struct StrategyOptions {
   ServerUpdates server_updates = ServerUpdates::synchronous;
   int64_t max_staleness = 4;
 
+  /// Returns the largest size of a bucket, in bytes, for ModelArenaOptions.
+  int64_t largest_bucket() const {
+    switch (sync) {
+      case SyncMode::parameter:
+        return 0;
+      case SyncMode::flat:
+        return std::numeric_limits<int64_t>::max();
+      default:
+        return bucket_bytes;
+    }
+  }
+
   template <typename Table>
   static void describe(Table& table) {
     using O = StrategyOptions;
@@ -253,10 +274,9 @@ struct StrategyOptions {
         "buffers", &O::buffers, "buffers of batch norm in evaluations and checkpoints");
     table.add("comm_hook", &O::comm_hook, "type in which gradients are sent")
         .needs("strategy", &O::kind, kinds_with(kHasCommHook));
-    table
-        .add(
-            "optimizer_state", &O::optimizer_state, "division of the optimizer's state")
-        .needs("strategy", &O::kind, kinds_with(kSharesUpdate));
+    table.add("shard", &O::shard, "values of which each rank keeps only a part")
+        .needs("strategy", &O::kind, kinds_with(kSharesUpdate))
+        .formerly("optimizer_state");
     table
         .add("clip_norm", &O::clip_norm, "largest 2-norm of all gradients; 0: no limit")
         .between(0, kLarge)

@@ -85,6 +85,10 @@ std::string compiled_obstacle(
   if (options.loss.own) {
     return "the loss is custom";
   }
+  if (options.gathers_parameters) {
+    return "its kernels read parameters that --shard parameters gathers only for "
+           "LibTorch's operators";
+  }
   if (options.stacked_statistics) {
     return "it does not exchange batch norm's statistics between ranks, which "
            "--buffers sync needs";

@@ -133,8 +133,9 @@ void ModuleWatch::check() const {
 
 namespace {
 
-ModelArenaOptions in_buffers_of(Communicator& comm) {
+ModelArenaOptions in_buffers_of(Communicator& comm, int64_t bucket_bytes) {
   ModelArenaOptions options;
+  options.bucket_bytes = bucket_bytes;
   options.allocate_gradients = buffers_of(comm);
   return options;
 }
@@ -175,13 +176,13 @@ struct DistributedDataParallel::State {
       std::function<std::vector<NamedTensor>()> list)
       : comm(group),
         options(chosen),
-        arenas(checked(parameters, chosen), buffers, in_buffers_of(group)),
+        arenas(
+            checked(parameters, chosen), buffers,
+            in_buffers_of(group, chosen.bucket_bytes)),
         watch(arenas, std::move(list)),
         reducer(
-            comm, arenas.gradients(),
-            plan_buckets(
-                arenas.gradients().layout(), SyncMode::overlap, chosen.bucket_bytes),
-            true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
+            comm, arenas.gradients(), true,
+            {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
         guard(
             comm, arenas,
             {chosen.drift_check, chosen.check_samples, chosen.check_every}),
@@ -300,7 +301,7 @@ DistributedDataParallel::DistributedDataParallel(
     std::function<std::vector<NamedTensor>()> list)
     : state_(std::make_unique<State>(
           parameters, buffers, comm, options, std::move(list))) {
-  start_alike(comm, state_->arenas, state_->reducer.buckets());
+  start_alike(comm, state_->arenas);
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;

@@ -13,6 +13,9 @@ namespace tandem {
 
 namespace {
 
+// Most reductions that run at a time, if the arena releases memory.
+constexpr size_t kMostRunning = 1;
+
 at::Tensor sent_for(Communicator& comm, const at::Tensor& slice, CommHook hook) {
   const auto empty = [&](at::ScalarType dtype) {
     return slice.is_cpu() ? comm.make_buffer(slice.numel(), dtype)
@@ -40,24 +43,26 @@ std::vector<NamedTensor> views_of(
 }  // namespace
 
 GradReducer::GradReducer(
-    Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
-    bool during_backward, WireFormat wire)
+    Communicator& comm, Arena& gradients, bool during_backward, WireFormat wire,
+    SumGoesTo goes_to)
     : comm_(comm),
       gradients_(gradients),
-      buckets_(std::move(buckets)),
       during_backward_(during_backward),
       wire_(std::move(wire)),
-      missing_(buckets_.size()),
-      arrivals_(buckets_.size()),
-      bucket_of_slot_(gradients.layout().slots().size(), buckets_.size()),
+      goes_to_(goes_to),
+      missing_(buckets().size()),
+      works_(buckets().size()),
+      arrivals_(buckets().size()),
+      bucket_of_slot_(gradients.layout().slots().size(), buckets().size()),
       ready_(bucket_of_slot_.size()) {
-  for (size_t i = 0; i < buckets_.size(); ++i) {
+  for (size_t i = 0; i < buckets().size(); ++i) {
+    const Bucket& bucket = buckets()[i];
     slices_.push_back(
-        {i, i + 1 == buckets_.size(), gradients.slice(buckets_[i].range),
-         views_of(gradients, buckets_[i].slots)});
+        {i, i + 1 == buckets().size(), gradients.slice(bucket.range),
+         views_of(gradients, bucket.slots)});
     sent_.push_back(sent_for(
         comm, slices_.back().flat, comm.size() > 1 ? wire_.hook : CommHook::none));
-    for (const size_t slot : buckets_[i].slots) {
+    for (const size_t slot : bucket.slots) {
       bucket_of_slot_[slot] = i;
     }
   }
@@ -66,21 +71,31 @@ GradReducer::GradReducer(
 void GradReducer::begin(Trace* trace) {
   trace_ = trace;
   next_ = 0;
+  oldest_ = 0;
+  std::fill(works_.begin(), works_.end(), nullptr);
   std::fill(ready_.begin(), ready_.end(), false);
   std::fill(arrivals_.begin(), arrivals_.end(), nullptr);
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    missing_[i] = buckets_[i].slots.size();
+  for (size_t i = 0; i < buckets().size(); ++i) {
+    missing_[i] = buckets()[i].slots.size();
   }
 }
 
 void GradReducer::gradient_ready(size_t slot) {
   const size_t bucket = bucket_of_slot_[slot];
   ready_[slot] = true;
-  if (bucket < buckets_.size() && missing_[bucket] > 0) {
+  if (bucket < buckets().size() && missing_[bucket] > 0) {
     --missing_[bucket];
   }
-  while (during_backward_ && next_ < buckets_.size() && missing_[next_] == 0) {
+  while (during_backward_ && next_ < buckets().size() && missing_[next_] == 0) {
     launch_next();
+  }
+}
+
+void GradReducer::launch_until(size_t count) {
+  for (size_t bucket = next_; bucket < count; ++bucket) {
+    for (const size_t slot : buckets()[bucket].slots) {
+      gradient_ready(slot);
+    }
   }
 }
 
@@ -90,7 +105,7 @@ void GradReducer::warn_of_unused() {
   }
   std::vector<std::string> names;
   for (size_t slot = 0; slot < ready_.size(); ++slot) {
-    if (!ready_[slot] && bucket_of_slot_[slot] < buckets_.size()) {
+    if (!ready_[slot] && bucket_of_slot_[slot] < buckets().size()) {
       names.push_back(gradients_.layout().slots()[slot].name);
     }
   }
@@ -110,18 +125,32 @@ void GradReducer::pack(size_t bucket) {
 }
 
 void GradReducer::unpack(size_t bucket) {
-  auto& slice = slices_[bucket].flat;
+  const auto& slice = slices_[bucket].flat;
   if (!sent_[bucket].is_same(slice)) {
-    slice.copy_(sent_[bucket]);
+    auto part = summed_part(bucket, slice);
+    part.copy_(summed_part(bucket, sent_[bucket]));
     if (wire_.scale != 1) {
-      slice.div_(wire_.scale);
+      part.div_(wire_.scale);
     }
   }
 }
 
+// Returns the part of a bucket's tensor in which this rank gets the sum.
+at::Tensor GradReducer::summed_part(size_t bucket, const at::Tensor& flat) const {
+  if (goes_to_ == SumGoesTo::all_ranks) {
+    return flat;
+  }
+  const auto part = buckets()[bucket].part(comm_.rank(), comm_.size());
+  return flat.narrow(0, part.begin - buckets()[bucket].range.begin, part.size());
+}
+
 std::function<void()> GradReducer::sum(size_t bucket) {
-  auto work = comm_.all_reduce(
-      sent_[bucket], ReduceOp::sum, "bucket " + std::to_string(bucket));
+  const auto& sent = sent_[bucket];
+  const auto label = "bucket " + std::to_string(bucket);
+  auto work = goes_to_ == SumGoesTo::all_ranks
+                  ? comm_.all_reduce(sent, ReduceOp::sum, label)
+                  : comm_.reduce_scatter(summed_part(bucket, sent), sent, label);
+  works_[bucket] = work;
   return [this, bucket, work = std::move(work)] {
     work->wait();
     unpack(bucket);
@@ -135,17 +164,37 @@ void GradReducer::launch_next() {
       static_cast<int64_t>(sent_[bucket].nbytes()));
   pack(bucket);
   arrivals_[bucket] = wire_.own ? wire_.own(comm_, slices_[bucket]) : sum(bucket);
+  free_memory();
+}
+
+// Stores results that have arrived, because running reductions hold memory. If the
+// arena releases memory, waits until few reductions are running.
+void GradReducer::free_memory() {
+  while (oldest_ < next_ && goes_to_ == SumGoesTo::owners &&
+         ((gradients_.releases() && next_ - oldest_ > kMostRunning) ||
+          (works_[oldest_] && works_[oldest_]->test()))) {
+    arrive_next();
+  }
+}
+
+void GradReducer::arrive_next() {
+  const auto& bucket = buckets()[oldest_];
+  if (const auto arrival = std::exchange(arrivals_[oldest_], nullptr)) {
+    arrival();
+  }
+  works_[oldest_++] = nullptr;
+  if (gradients_.releases() && goes_to_ == SumGoesTo::owners) {
+    gradients_.release_except(bucket.range, bucket.part(comm_.rank(), comm_.size()));
+  }
 }
 
 void GradReducer::finish() {
   const TraceSpan span(trace_, "reduce", "finish reductions");
-  while (next_ < buckets_.size()) {
+  while (next_ < buckets().size()) {
     launch_next();
   }
-  for (auto& arrival : arrivals_) {
-    if (const auto arrive = std::exchange(arrival, nullptr)) {
-      arrive();
-    }
+  while (oldest_ < buckets().size()) {
+    arrive_next();
   }
 }
 

@@ -8,7 +8,6 @@
 #include "tandem/core/trace.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/parallel/reduce/bucket_hook.h"
-#include "tandem/parallel/reduce/bucket_plan.h"
 
 namespace tandem {
 
@@ -23,7 +22,14 @@ struct WireFormat {
   BucketHook own = {};
 };
 
-/// Sums the gradient arena over ranks, one bucket at a time.
+/// Ranks that get the sum of a bucket: each rank gets the whole sum, or only its part
+/// (Bucket::part()) of the sum. In the second case, half as many bytes are sent. The
+/// rest of the bucket is undefined afterwards; if the arena releases memory
+/// (Arena::releases()), the rest is released, and at most two buckets are being reduced
+/// at a time.
+enum class SumGoesTo { all_ranks, owners };
+
+/// Sums the gradient arena over ranks, one bucket of its layout at a time.
 ///
 /// With a comm hook, a bucket is rounded to a 16-bit format, summed in that format, and
 /// converted back. All ranks get equal bits. Compared to the parameter's type, a rank
@@ -40,16 +46,20 @@ struct WireFormat {
 class GradReducer : public GradientSink {
  public:
   /// If `during_backward` is true, the reductions of full buckets are started during
-  /// backward. Otherwise, finish() starts all reductions.
+  /// backward. Otherwise, finish() starts all reductions. A custom reduction of `wire`
+  /// needs `all_ranks`.
   GradReducer(
-      Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
-      bool during_backward, WireFormat wire = {});
+      Communicator& comm, Arena& gradients, bool during_backward, WireFormat wire = {},
+      SumGoesTo goes_to = SumGoesTo::all_ranks);
 
   /// Prepares for the next reduction. Call it before the backward whose gradients are
   /// reduced. `trace` gets a span for the start of each reduction; it may be null.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;
+
+  /// Reports the gradients of the first `count` buckets as ready.
+  void launch_until(size_t count);
 
   /// Starts the reductions of the remaining buckets and waits for all reductions.
   /// Throws CommError.
@@ -65,33 +75,40 @@ class GradReducer : public GradientSink {
   /// as zero; PyTorch reports an error instead.
   void warn_of_unused();
 
-  /// Returns the buckets of the plan.
+  /// Returns the buckets.
   const std::vector<Bucket>& buckets() const {
-    return buckets_;
+    return gradients_.layout().buckets();
   }
 
  private:
   void launch_next();
+  void arrive_next();
+  void free_memory();
   std::function<void()> sum(size_t bucket);
+  at::Tensor summed_part(size_t bucket, const at::Tensor& flat) const;
   void pack(size_t bucket);
   void unpack(size_t bucket);
 
   Communicator& comm_;
-  const Arena& gradients_;
-  std::vector<Bucket> buckets_;
+  Arena& gradients_;
   bool during_backward_;
   WireFormat wire_;
+  SumGoesTo goes_to_;
   // Slice of the gradient arena for each bucket.
   std::vector<GradBucket> slices_;
   // Tensor that is sent for each bucket. Without a comm hook, the slice itself.
   std::vector<at::Tensor> sent_;
   // Number of gradients of each bucket that are not ready yet.
   std::vector<size_t> missing_;
+  // Work of the started reductions; null for custom reductions.
+  std::vector<WorkPtr> works_;
   // Functions that wait for the started reductions and store their results.
   std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;
   size_t next_ = 0;
+  // The first bucket whose reduction has not been awaited.
+  size_t oldest_ = 0;
   bool looked_for_unused_ = false;
   Trace* trace_ = nullptr;
 };

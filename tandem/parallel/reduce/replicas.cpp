@@ -13,12 +13,10 @@ namespace {
 constexpr int64_t kHexDigits = 64;
 }  // namespace
 
-void start_alike(
-    Communicator& comm, ModelArenas& arenas, const std::vector<Bucket>& buckets) {
+void start_alike(Communicator& comm, ModelArenas& arenas) {
   comm.check_equal(
-      "the models or bucket plans", arenas.parameters().layout().describe() +
-                                        arenas.buffers().layout().describe() +
-                                        describe(buckets));
+      "the models or buckets",
+      arenas.parameters().layout().describe() + arenas.buffers().layout().describe());
   broadcast_arena(comm, arenas.parameters());
   broadcast_arena(comm, arenas.buffers());
 }

@@ -5,16 +5,15 @@
 
 #include "tandem/comm/communicator.h"
 #include "tandem/core/arena.h"
-#include "tandem/parallel/reduce/bucket_plan.h"
+#include "tandem/parallel/strategy.h"
 
 namespace tandem {
 
 /// Broadcasts rank 0's parameters and buffers to all ranks. Collective.
 ///
-/// Throws ConfigError if the ranks' models or bucket plans differ. (Without this check,
-/// Gloo aborts the process at the first size that differs.)
-void start_alike(
-    Communicator& comm, ModelArenas& arenas, const std::vector<Bucket>& buckets);
+/// Throws ConfigError if the ranks' models or buckets differ. (Without this check, Gloo
+/// aborts the process at the first size that differs.)
+void start_alike(Communicator& comm, ModelArenas& arenas);
 
 /// Replicas whose parameters have diverged.
 struct Drift {

@@ -26,7 +26,7 @@ class Averaging : public Strategy {
 
   void start() override {
     own_.clear();
-    start_alike(parts_.comm, parts_.arenas, {});
+    start_alike(parts_.comm, parts_.arenas);
     broadcast_state(parts_.comm, parts_.optimizer);
     tell();
     equal_.fill_(1);

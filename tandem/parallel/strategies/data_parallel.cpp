@@ -1,9 +1,13 @@
+#include <memory>
+
 #include "tandem/base/error.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/sharded_parameters.h"
 #include "tandem/parallel/update/update_rule.h"
 
 namespace tandem {
@@ -23,16 +27,22 @@ class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
       : Strategy(options, parts),
+        update_(options.shard, parts.comm, parts),
         reducer_(
-            parts.comm, parts.arenas.gradients(),
-            plan_buckets(
-                parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap, wire_of(options, parts)),
-        update_(options.optimizer_state, parts.comm, parts) {}
+            parts.comm, parts.arenas.gradients(), options.sync == SyncMode::overlap,
+            wire_of(options, parts), update_.sum_goes_to()) {
+    if (options.shard == Sharding::parameters) {
+      parameters_ =
+          std::make_unique<ShardedParameters>(parts.comm, parts.arenas.parameters());
+    }
+  }
 
   void start() override {
-    start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
+    start_alike(parts_.comm, parts_.arenas);
     update_.start();
+    if (parameters_) {
+      parameters_->release();
+    }
     // start_alike() also changed frozen parameters.
     notify_executor(parts_);
   }
@@ -51,19 +61,14 @@ class DataParallel : public Strategy {
       weighted.loss_scale = scaler->scale();
     }
     StepSums sums;
-    if (micro_batches.empty()) {
-      reducer_.begin(context.trace);
-    }
-    for (size_t i = 0; i < micro_batches.size(); ++i) {
-      const bool last = i + 1 == micro_batches.size();
-      sums += parts_.executor.forward(0, micro_batches[i], weighted).sums;
-      if (last) {
-        reducer_.begin(context.trace);
-      }
-      GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
-      parts_.executor.backward(0, {}, weighted, sink);
-      if (last) {
-        reducer_.warn_of_unused();
+    reducer_.begin(context.trace);
+    const size_t count = num_passes(micro_batches.size());
+    for (size_t i = 0; i < count; ++i) {
+      GradReducer* const reducer = i + 1 == count ? &reducer_ : nullptr;
+      if (i < micro_batches.size()) {
+        sums += train_pass(micro_batches[i], weighted, reducer);
+      } else {
+        parameters_->pass_without_batch(Pass::training, reducer);
       }
     }
     reducer_.finish();
@@ -71,40 +76,98 @@ class DataParallel : public Strategy {
     return sums;
   }
 
+  StepSums evaluate_batch(const Batch* batch, const StepContext& context) override {
+    const auto evaluate = [&] { return Strategy::evaluate_batch(batch, context); };
+    if (!parameters_) {
+      return evaluate();
+    }
+    if (batch == nullptr) {
+      parameters_->pass_without_batch(Pass::evaluation, nullptr);
+      return {};
+    }
+    return parameters_->pass(Pass::evaluation, nullptr, evaluate);
+  }
+
   Consistency consistency() const override {
-    return Consistency::replicated;
+    return parameters_ ? Consistency::sharded : Consistency::replicated;
+  }
+
+  Communicator* replicas() override {
+    return parameters_ ? alone_.get() : nullptr;
   }
 
   void before_evaluation() override {
     sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
   }
 
+  void complete_parameters() override {
+    if (parameters_) {
+      parameters_->gather();
+    }
+  }
+
   TrainingState collect_state() override {
     before_evaluation();
     update_.collect_state();
+    if (parameters_) {
+      parameters_->gather_at_first();
+    }
     return local_state(parts_.arenas, parts_.optimizer);
   }
 
   std::optional<double> gradient_norm() override {
-    return (norm_.defined() ? norm_ : own_gradient_norm(parts_.arenas)).item<double>();
+    return (norm_.defined() ? norm_ : update_.gradient_squares().sqrt()).item<double>();
   }
 
  private:
-  // All ranks have equal gradients here, so their GradScalers skip the same steps.
+  using Pass = ShardedParameters::Pass;
+
+  // Returns the number of passes of this step. If parameters are sharded, all ranks
+  // make the same number of passes, even ranks with fewer batches.
+  size_t num_passes(size_t num_batches) {
+    return parameters_ == nullptr
+               ? num_batches
+               : static_cast<size_t>(reduce_count(
+                     static_cast<int64_t>(num_batches), ReduceOp::max,
+                     "number of passes", parts_.comm));
+  }
+
+  // Runs forward and backward of a batch. `reducer` is null if gradients are only
+  // accumulated.
+  StepSums train_pass(
+      const Batch& batch, const StepContext& context, GradReducer* reducer) {
+    const auto pass = [&] {
+      const auto sums = parts_.executor.forward(0, batch, context).sums;
+      if (parameters_) {
+        parameters_->end_forward();
+      }
+      if (reducer != nullptr) {
+        parts_.executor.backward(0, {}, context, *reducer);
+        reducer->warn_of_unused();
+      } else {
+        parts_.executor.backward(0, {}, context, no_sink_);
+      }
+      return sums;
+    };
+    return parameters_ ? parameters_->pass(Pass::training, reducer, pass) : pass();
+  }
+
   void update(const StepContext& context) {
     const TraceSpan span(context.trace, "update", "update");
     StepScalars step = scalars_of(context);
-    if (GradScaler* scaler = parts_.optimizer.scaler()) {
-      scaler->unscale(parts_.arenas.gradients(), step);
-    }
+    update_.unscale(step);
     norm_ = clip(options_, parts_.arenas, step, [this] {
-      return own_gradient_norm(parts_.arenas);
+      return update_.gradient_squares().sqrt();
     });
     update_.update(step);
   }
 
-  GradReducer reducer_;
   UpdateRule update_;
+  GradReducer reducer_;
+  // Null unless the parameters are sharded.
+  std::unique_ptr<ShardedParameters> parameters_;
+  // With sharded parameters, the only replica of this rank's part.
+  std::unique_ptr<Communicator> alone_ = make_single_communicator();
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;

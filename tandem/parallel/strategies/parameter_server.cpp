@@ -36,7 +36,7 @@ ParameterServerRank::ParameterServerRank(
       trainable_(parts.arenas.parameters().layout().trainable_ranges()) {}
 
 void ParameterServerRank::start() {
-  start_alike(parts_.comm, parts_.arenas, {});
+  start_alike(parts_.comm, parts_.arenas);
   if (!rpc_) {
     rpc_ = make_rpc(parts_.comm);
   }

@@ -31,15 +31,13 @@ class Pipeline : public Strategy {
         pipeline_(parts.comm.split(grid_.replica)),
         replicas_(parts.comm.split(grid_.stage)),
         link_(*pipeline_, parts.arenas.device()),
+        update_(options.shard, *replicas_, parts),
         reducer_(
-            *replicas_, parts.arenas.gradients(),
-            plan_buckets(
-                parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap),
-        update_(options.optimizer_state, *replicas_, parts) {}
+            *replicas_, parts.arenas.gradients(), options.sync == SyncMode::overlap, {},
+            update_.sum_goes_to()) {}
 
   void start() override {
-    start_alike(*replicas_, parts_.arenas, reducer_.buckets());
+    start_alike(*replicas_, parts_.arenas);
     update_.start();
     notify_executor(parts_);
   }
@@ -73,9 +71,12 @@ class Pipeline : public Strategy {
     return sums_;
   }
 
-  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch* batch, const StepContext& context) override {
+    if (batch == nullptr) {
+      return {};
+    }
     const auto result =
-        parts_.executor.forward(0, input_of(0, batch, context), context);
+        parts_.executor.forward(0, input_of(0, *batch, context), context);
     if (link_.last()) {
       return result.sums;
     }
@@ -202,7 +203,7 @@ class Pipeline : public Strategy {
   }
 
   at::Tensor norm_of_all_stages() {
-    auto squares = own_gradient_squares(parts_.arenas).view({1});
+    auto squares = update_.gradient_squares().view({1});
     pipeline_->all_reduce(squares, ReduceOp::sum, "gradient norm")->wait();
     return squares.sqrt()[0];
   }
@@ -237,8 +238,8 @@ class Pipeline : public Strategy {
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> replicas_;
   StageLink link_;
-  GradReducer reducer_;
   UpdateRule update_;
+  GradReducer reducer_;
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;
@@ -248,18 +249,29 @@ class Pipeline : public Strategy {
   int64_t peak_bytes_ = 0;
 };
 
+std::unique_ptr<Strategy> make_pipeline(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  if (options.shard == Sharding::parameters) {
+    throw ConfigError(
+        "[parallel] --shard parameters is for strategy data_parallel, because stages "
+        "of "
+        "a pipeline divide the parameters already; use --shard gradients");
+  }
+  return std::make_unique<Pipeline>(options, parts);
+}
+
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(
     KindTag<StrategyKind::pipeline>, const StrategyOptions& options,
     const StrategyParts& parts) {
-  return std::make_unique<Pipeline>(options, parts);
+  return make_pipeline(options, parts);
 }
 
 std::unique_ptr<Strategy> make_strategy(
     KindTag<StrategyKind::model_parallel>, const StrategyOptions& options,
     const StrategyParts& parts) {
-  return std::make_unique<Pipeline>(options, parts);
+  return make_pipeline(options, parts);
 }
 
 }  // namespace tandem

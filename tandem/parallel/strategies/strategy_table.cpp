@@ -19,8 +19,9 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
   return state;
 }
 
-StepSums Strategy::evaluate_batch(const Batch& batch, const StepContext& context) {
-  return parts_.executor.forward(0, batch, context).sums;
+StepSums Strategy::evaluate_batch(const Batch* batch, const StepContext& context) {
+  return batch == nullptr ? StepSums()
+                          : parts_.executor.forward(0, *batch, context).sums;
 }
 
 std::unique_ptr<Strategy> make_strategy(

@@ -4,12 +4,11 @@
 #include <ATen/ops/fmin.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <iterator>
-#include <numeric>
 
 #include "tandem/core/parallel.h"
 #include "tandem/core/simd.h"
@@ -19,76 +18,116 @@ namespace tandem {
 
 namespace {
 
-// Replicas clip by norms that they compute separately, so the bits of a norm must not
-// depend on the instruction set or the number of threads. The order of additions is
-// therefore fixed: by lanes, then by parts. LibTorch's norm() has another order for
-// each instruction set.
+// Replicas clip by norms that they compute separately, from other parts of the
+// gradients, so the bits of a norm must not depend on the order of additions. Sums
+// therefore have about twice the precision of float64: rounded to float64, two orders
+// differ in fewer than one of 10^9 cases.
+struct DoubledSum {
+  double high = 0;
+  double low = 0;
+
+  // Source: Knuth's two-sum (The Art of Computer Programming, volume 2, 4.2.2).
+  TANDEM_ALWAYS_INLINE void add(double term) {
+    const double sum = high + term;
+    const double added = sum - high;
+    low += (high - (sum - added)) + (term - added);
+    high = sum;
+  }
+  TANDEM_ALWAYS_INLINE void add(const DoubledSum& other) {
+    add(other.high);
+    add(other.low);
+  }
+  at::Tensor tensor() const {
+    return at::tensor({high, low}, at::kDouble);
+  }
+};
+
 constexpr int64_t kNormLanes = 16;
 constexpr int64_t kNormPart = 1 << 15;
 
 template <typename T>
-TANDEM_ALWAYS_INLINE double sum_of_squares(int64_t n, const T* values) {
-  double sums[kNormLanes] = {};
+TANDEM_ALWAYS_INLINE DoubledSum sum_of_squares(int64_t n, const T* values) {
+  DoubledSum sums[kNormLanes];
   int64_t i = 0;
   for (; i + kNormLanes <= n; i += kNormLanes) {
     for (int64_t lane = 0; lane < kNormLanes; ++lane) {
       const auto value = static_cast<double>(values[i + lane]);
-      sums[lane] += value * value;
+      sums[lane].add(value * value);
     }
   }
   for (; i < n; ++i) {
     const auto value = static_cast<double>(values[i]);
-    sums[0] += value * value;
+    sums[0].add(value * value);
   }
-  return std::accumulate(std::begin(sums), std::end(sums), 0.0);
+  DoubledSum sum;
+  for (const auto& lane : sums) {
+    sum.add(lane);
+  }
+  return sum;
 }
 
 // The square of a float32 is exact in float64, so fused instructions have equal
 // results.
-TANDEM_SIMD_CLONES double part_squares(int64_t n, const float* values) {
+TANDEM_SIMD_CLONES DoubledSum part_squares(int64_t n, const float* values) {
   return sum_of_squares(n, values);
 }
 
 // Without clones, because fused instructions would round in another way.
-double part_squares(int64_t n, const double* values) {
+DoubledSum part_squares(int64_t n, const double* values) {
   return sum_of_squares(n, values);
 }
 
 template <typename T>
-double squares_in(const at::Tensor& slice) {
+DoubledSum squares_in(const at::Tensor& slice) {
   const auto* values = slice.data_ptr<T>();
-  std::vector<double> parts(
+  std::vector<DoubledSum> parts(
       static_cast<size_t>((slice.numel() + kNormPart - 1) / kNormPart));
   parallel_for_each(static_cast<int64_t>(parts.size()), 1, [&](int64_t i) {
     const int64_t first = i * kNormPart;
     parts[static_cast<size_t>(i)] =
         part_squares(std::min(kNormPart, slice.numel() - first), values + first);
   });
-  return std::accumulate(parts.begin(), parts.end(), 0.0);
-}
-
-at::Tensor squares_of(const at::Tensor& slice) {
-  if (!slice.is_cpu()) {
-    return slice.norm().to(at::kDouble).square();
+  DoubledSum sum;
+  for (const auto& part : parts) {
+    sum.add(part);
   }
-  return at::scalar_tensor(
-      slice.scalar_type() == at::kDouble ? squares_in<double>(slice)
-                                         : squares_in<float>(slice),
-      at::kDouble);
+  return sum;
 }
 
 }  // namespace
 
-at::Tensor own_gradient_squares(ModelArenas& arenas) {
-  at::Tensor squares = at::zeros({}, at::kDouble);
-  for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
-    squares = squares + squares_of(arenas.gradients().slice(range));
+at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges) {
+  std::vector<at::Tensor> rows = {DoubledSum().tensor()};
+  for (const auto& range : ranges) {
+    const auto slice = arena.slice(range);
+    if (!slice.is_cpu()) {
+      const auto squares = slice.norm().to(at::kDouble).square();
+      rows[0] = rows[0].to(slice.device());
+      rows.push_back(at::stack({squares, at::zeros_like(squares)}));
+    } else {
+      rows.push_back((slice.scalar_type() == at::kDouble ? squares_in<double>(slice)
+                                                         : squares_in<float>(slice))
+                         .tensor());
+    }
   }
-  return squares;
+  return total_of(at::stack(rows));
+}
+
+at::Tensor total_of(const at::Tensor& rows) {
+  if (!rows.is_cpu()) {
+    return rows.sum(0);
+  }
+  DoubledSum sum;
+  const auto* const values = rows.data_ptr<double>();
+  for (int64_t i = 0; i < rows.numel(); ++i) {
+    sum.add(values[i]);
+  }
+  return sum.tensor();
 }
 
 at::Tensor own_gradient_norm(ModelArenas& arenas) {
-  return own_gradient_squares(arenas).sqrt();
+  const Arena& gradients = arenas.gradients();
+  return squares_of(gradients, gradients.layout().trainable_ranges()).sum().sqrt();
 }
 
 at::Tensor clip(

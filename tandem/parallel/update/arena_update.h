@@ -10,13 +10,18 @@ namespace tandem {
 
 // Parts of a training step that several strategies have in common.
 
-/// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
-/// the gradients' device. On the CPU, its bits depend only on the gradients, not on the
-/// instruction set or the number of threads.
-at::Tensor own_gradient_squares(ModelArenas& arenas);
+/// Returns the sum of the squares of the elements in `ranges` as two float64 values on
+/// the arena's device. Their sum is the result; the second value is the error of the
+/// first. On the CPU, the bits of the result do not depend on the order of additions,
+/// and so not on the ranges, the instruction set or the number of threads, except in
+/// fewer than one of 10^9 cases.
+at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges);
 
-/// Returns the 2-norm of this rank's gradients: a float64 scalar tensor on the
-/// gradients' device.
+/// Returns the total of such sums, one per row.
+at::Tensor total_of(const at::Tensor& rows);
+
+/// Returns the 2-norm of this rank's gradients, from squares_of(): a float64 scalar
+/// tensor on the gradients' device.
 at::Tensor own_gradient_norm(ModelArenas& arenas);
 
 /// Scales this rank's gradients down if their norm exceeds options.clip_norm.

@@ -1,51 +1,74 @@
 #include "tandem/parallel/update/update_rule.h"
 
-#include <string>
-
-#include "tandem/base/error.h"
+#include "tandem/comm/exchange.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
 
 UpdateRule::UpdateRule(
-    OptimizerState kind, Communicator& replicas, const StrategyParts& parts)
+    Sharding kind, Communicator& replicas, const StrategyParts& parts)
     : replicas_(replicas),
       parts_(parts),
-      sharded_(kind == OptimizerState::sharded),
-      trainable_(parts.arenas.parameters().layout().trainable_ranges()) {
-  for (const auto& range : trainable_) {
-    own_.push_back(sharded_ ? share_of(range) : range);
-  }
-}
+      sharded_(kind > Sharding::none),
+      sends_parameters_(sharded_ && kind != Sharding::parameters),
+      own_(
+          sharded_ ? parts_of(replicas.rank())
+                   : parts.arenas.parameters().layout().trainable_ranges()) {}
 
 void UpdateRule::start() {
   for (Arena* arena : parts_.optimizer.state()) {
-    for (const auto& range : arena->layout().ranges()) {
-      const auto& segment =
-          arena->layout().segments()[static_cast<size_t>(range.segment)];
-      if (sharded_ && segment.trainable) {
-        const auto mine = arena->slice(share_of(range));
-        replicas_.scatter(mine, whole_of(*arena, range), 0, arena->name())->wait();
-      } else if (arena->holds(range.segment)) {
-        // Every rank updates, for example, the state of a GradScaler.
+    const auto& layout = arena->layout();
+    for (const auto& range : layout.ranges()) {
+      const auto& segment = layout.segments()[static_cast<size_t>(range.segment)];
+      // Every rank updates, for example, the state of a GradScaler.
+      const bool whole = !sharded_ || !segment.trainable;
+      if (whole && arena->holds(range.segment)) {
         replicas_.broadcast(arena->slice(range), 0, arena->name())->wait();
+      }
+    }
+    for (const auto& bucket : layout.buckets()) {
+      if (sharded_) {
+        const auto mine = arena->slice(bucket.part(replicas_.rank(), replicas_.size()));
+        replicas_.scatter(mine, whole_of(*arena, bucket.range), 0, arena->name())
+            ->wait();
       }
     }
   }
 }
 
+at::Tensor UpdateRule::gradient_squares() {
+  const auto mine = squares_of(parts_.arenas.gradients(), own_);
+  return (sharded_ ? total_of(replicas_.stack(mine, "gradient norm")) : mine).sum();
+}
+
+void UpdateRule::unscale(StepScalars& step) {
+  GradScaler* const scaler = parts_.optimizer.scaler();
+  if (scaler == nullptr) {
+    return;
+  }
+  bool finite = scaler->unscale(parts_.arenas.gradients(), own_);
+  if (sharded_) {
+    finite = reduce_count(finite ? 1 : 0, ReduceOp::min, "overflow", replicas_) == 1;
+  }
+  scaler->end_step(finite, step);
+}
+
 void UpdateRule::update(const StepScalars& step) {
-  for (const auto& range : own_) {
-    parts_.optimizer.update(range, step);
-  }
   Arena& parameters = parts_.arenas.parameters();
-  for (size_t i = 0; sharded_ && i < own_.size(); ++i) {
-    replicas_
-        .all_gather(
-            parameters.slice(trainable_[i]), parameters.slice(own_[i]),
-            parameters.name())
-        ->wait();
+  std::vector<WorkPtr> sent;
+  for (size_t i = 0; i < own_.size(); ++i) {
+    parts_.optimizer.update(own_[i], step);
+    if (sends_parameters_) {
+      sent.push_back(replicas_.all_gather(
+          parameters.slice(buckets()[i].range), parameters.slice(own_[i]),
+          parameters.name()));
+    }
   }
-  for (const auto& range : trainable_) {
+  for (const auto& work : sent) {
+    work->wait();
+  }
+  for (const auto& range : parameters.layout().trainable_ranges()) {
     parts_.executor.parameters_changed(range);
   }
 }
@@ -55,26 +78,23 @@ void UpdateRule::collect_state() {
     return;
   }
   for (const Arena* arena : parts_.optimizer.state()) {
-    for (const auto& range : arena->layout().trainable_ranges()) {
-      const auto mine = arena->slice(share_of(range));
-      replicas_.gather(whole_of(*arena, range), mine, 0, arena->name())->wait();
+    for (const auto& bucket : arena->layout().buckets()) {
+      const auto mine = arena->slice(bucket.part(replicas_.rank(), replicas_.size()));
+      replicas_.gather(whole_of(*arena, bucket.range), mine, 0, arena->name())->wait();
     }
   }
 }
 
-// Returns this rank's equal share of a segment.
-ArenaRange UpdateRule::share_of(const ArenaRange& segment) const {
-  if (segment.begin != 0 || segment.end % replicas_.size() != 0) {
-    throw ConfigError(
-        "[parallel] a segment has " + std::to_string(segment.end) +
-        " elements, expected a multiple of the " + std::to_string(replicas_.size()) +
-        " ranks with sharded optimizer state; set ModelArenaOptions::divisor");
+// Returns a replica's part of each bucket.
+std::vector<ArenaRange> UpdateRule::parts_of(int replica) const {
+  std::vector<ArenaRange> parts;
+  for (const auto& bucket : buckets()) {
+    parts.push_back(bucket.part(replica, replicas_.size()));
   }
-  const int64_t share = segment.end / replicas_.size();
-  return {segment.segment, replicas_.rank() * share, (replicas_.rank() + 1) * share};
+  return parts;
 }
 
-// Returns the whole segment at the first replica, otherwise an undefined tensor.
+// Returns the whole range at the first replica, otherwise an undefined tensor.
 at::Tensor UpdateRule::whole_of(const Arena& arena, const ArenaRange& range) const {
   return replicas_.rank() == 0 ? arena.slice(range) : at::Tensor();
 }

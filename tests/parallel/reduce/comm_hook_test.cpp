@@ -26,7 +26,7 @@ struct Hook {
 const Hook kHooks[] = {
     {"fp16", CommHook::fp16, at::kHalf}, {"bf16", CommHook::bf16, at::kBFloat16}};
 
-constexpr int64_t kCount = 1000;
+constexpr int64_t kCount = 1024;
 
 // Small and large values that 16 bits cannot represent, different on each rank.
 at::Tensor gradient_of(int rank, at::ScalarType dtype) {
@@ -50,13 +50,11 @@ std::vector<Reduced> reduce(
             std::vector<NamedTensor>{
                 {"a", mine.narrow(0, 0, half).clone().set_requires_grad(true)},
                 {"b", mine.narrow(0, half, half).clone().set_requires_grad(true)}},
-            std::vector<int64_t>{}, 1),
+            std::vector<int64_t>{}, 1, c10::nullopt, 0),
         "gradients");
     gradients.view(0).copy_(mine.narrow(0, 0, half));
     gradients.view(1).copy_(mine.narrow(0, half, half));
-    GradReducer reducer(
-        comm, gradients, plan_buckets(gradients.layout(), SyncMode::parameter, 1),
-        false, wire);
+    GradReducer reducer(comm, gradients, false, wire);
     const int64_t before = comm.stats().bytes;
     reducer.begin(nullptr);
     reducer.finish();

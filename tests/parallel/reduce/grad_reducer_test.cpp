@@ -73,25 +73,27 @@ class NotingCommunicator : public Communicator {
   };
 };
 
-// Slots of 1, 2, 3 and 4 floats, so that sizes identify buckets, and a frozen slot.
+// Slots of 16, 32, 48 and 64 floats, so that sizes identify buckets, and a frozen slot.
 struct Reduction {
-  explicit Reduction(int64_t bucket_bytes = 1, bool during_backward = true)
-      : reducer(
-            comm, gradients,
-            plan_buckets(gradients.layout(), SyncMode::overlap, bucket_bytes),
-            during_backward) {}
+  explicit Reduction(
+      int64_t bucket_bytes = 1, bool during_backward = true,
+      SumGoesTo goes_to = SumGoesTo::all_ranks)
+      : gradients(layout(bucket_bytes), "gradients"),
+        reducer(comm, gradients, during_backward, {}, goes_to) {}
 
-  static std::shared_ptr<const ArenaLayout> layout() {
+  static std::shared_ptr<const ArenaLayout> layout(int64_t bucket_bytes) {
     std::vector<NamedTensor> tensors;
     for (int64_t size = 1; size <= 5; ++size) {
       tensors.push_back(
-          {"p" + std::to_string(size), at::zeros({size}).set_requires_grad(size < 5)});
+          {"p" + std::to_string(size),
+           at::zeros({16 * size}).set_requires_grad(size < 5)});
     }
-    return std::make_shared<ArenaLayout>(tensors, std::vector<int64_t>{}, 1);
+    return std::make_shared<ArenaLayout>(
+        tensors, std::vector<int64_t>{}, 1, c10::nullopt, bucket_bytes);
   }
 
   NotingCommunicator comm;
-  Arena gradients{layout(), "gradients"};
+  Arena gradients;
   GradReducer reducer;
 };
 
@@ -103,9 +105,10 @@ TEST(GradReducer, LaunchesInPlanOrder) {
     for (const size_t slot : order) {
       reduction.reducer.gradient_ready(slot);
     }
-    EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));  // before finish()
+    EXPECT_THAT(
+        reduction.comm.launched, ElementsAre(16, 32, 48, 64));  // before finish()
     reduction.reducer.finish();
-    EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+    EXPECT_THAT(reduction.comm.launched, ElementsAre(16, 32, 48, 64));
     EXPECT_EQ(reduction.comm.waits, 4);
   } while (std::next_permutation(order.begin(), order.end()));
 }
@@ -117,26 +120,25 @@ TEST(GradReducer, FullBucketWaitsForEarlierBuckets) {
   reduction.reducer.gradient_ready(2);
   EXPECT_THAT(launched, IsEmpty());
   reduction.reducer.gradient_ready(0);
-  EXPECT_THAT(launched, ElementsAre(1));
+  EXPECT_THAT(launched, ElementsAre(16));
   reduction.reducer.gradient_ready(1);
-  EXPECT_THAT(launched, ElementsAre(1, 2, 3));
+  EXPECT_THAT(launched, ElementsAre(16, 32, 48));
   EXPECT_EQ(reduction.comm.waits, 0);
 }
 
 TEST(GradReducer, BucketIsSentWithItsLastGradient) {
-  // Slots 0 and 1 make a bucket of 18 floats, slots 2 and 3 one of 20 floats.
-  Reduction reduction(20 * 4);
+  // Slots 0 to 2 make a bucket of 96 floats, slot 3 one of 64 floats.
+  Reduction reduction(96 * 4);
   auto& launched = reduction.comm.launched;
   ASSERT_EQ(reduction.reducer.buckets().size(), 2u);
   reduction.reducer.begin(nullptr);
   reduction.reducer.gradient_ready(1);
+  reduction.reducer.gradient_ready(2);
   EXPECT_THAT(launched, IsEmpty());
   reduction.reducer.gradient_ready(0);
-  EXPECT_THAT(launched, ElementsAre(18));
-  reduction.reducer.gradient_ready(2);
-  EXPECT_THAT(launched, ElementsAre(18));
+  EXPECT_THAT(launched, ElementsAre(96));
   reduction.reducer.gradient_ready(3);
-  EXPECT_THAT(launched, ElementsAre(18, 20));
+  EXPECT_THAT(launched, ElementsAre(96, 64));
 }
 
 TEST(GradReducer, BucketsOfUnusedParametersAreSentAtFinish) {
@@ -145,15 +147,15 @@ TEST(GradReducer, BucketsOfUnusedParametersAreSentAtFinish) {
   for (const size_t slot : {3, 2, 0}) {  // slot 1 is unused
     reduction.reducer.gradient_ready(slot);
   }
-  EXPECT_THAT(reduction.comm.launched, ElementsAre(1));
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(16));
   reduction.reducer.finish();
-  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(16, 32, 48, 64));
   EXPECT_EQ(reduction.comm.waits, 4);
 
   Reduction none;
   none.reducer.begin(nullptr);
   none.reducer.finish();
-  EXPECT_THAT(none.comm.launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(none.comm.launched, ElementsAre(16, 32, 48, 64));
 }
 
 TEST(GradReducer, SendsInFinishIfNotDuringBackward) {
@@ -164,7 +166,7 @@ TEST(GradReducer, SendsInFinishIfNotDuringBackward) {
   }
   EXPECT_THAT(reduction.comm.launched, IsEmpty());
   reduction.reducer.finish();
-  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(16, 32, 48, 64));
 }
 
 TEST(GradReducer, BeginResetsTheReduction) {
@@ -179,9 +181,9 @@ TEST(GradReducer, BeginResetsTheReduction) {
   reduction.reducer.gradient_ready(1);
   EXPECT_THAT(launched, IsEmpty());
   reduction.reducer.gradient_ready(0);
-  EXPECT_THAT(launched, ElementsAre(1, 2));
+  EXPECT_THAT(launched, ElementsAre(16, 32));
   reduction.reducer.finish();
-  EXPECT_THAT(launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(launched, ElementsAre(16, 32, 48, 64));
 }
 
 TEST(GradReducer, IgnoresFrozenParameters) {
@@ -190,7 +192,7 @@ TEST(GradReducer, IgnoresFrozenParameters) {
   reduction.reducer.gradient_ready(4);
   EXPECT_THAT(reduction.comm.launched, IsEmpty());
   reduction.reducer.finish();
-  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(16, 32, 48, 64));
 }
 
 TEST(GradReducer, ErrorNamesTheBucket) {
@@ -211,7 +213,7 @@ TEST(GradReducer, TraceHasTheStartOfEachReductionWithItsBytes) {
   EXPECT_EQ(spans[0].name, "finish reductions");
   EXPECT_EQ(spans[3].category, "reduce");
   EXPECT_EQ(spans[3].name, "bucket 2");
-  EXPECT_EQ(spans[3].bytes, 12);
+  EXPECT_EQ(spans[3].bytes, 192);
 }
 
 TEST(GradReducer, TraceOfTheGroupHasEachReductionItsLaunchAndItsWait) {
@@ -230,7 +232,7 @@ TEST(GradReducer, TraceOfTheGroupHasEachReductionItsLaunchAndItsWait) {
   ASSERT_EQ(operations.size(), 4u);
   EXPECT_EQ(operations[2].category, "all_reduce");
   EXPECT_EQ(operations[2].name, "bucket 2");
-  EXPECT_EQ(operations[2].bytes, 12);
+  EXPECT_EQ(operations[2].bytes, 192);
   const auto spans = trace.compute_spans();
   ASSERT_EQ(spans.size(), 9u);
   EXPECT_EQ(spans[0].name, "step");

@@ -263,7 +263,7 @@ TEST_F(RestartOnHosts, WaitsForAHostThatIsStartedAgain) {
   Hosts hosts(2);
   TANDEM_NEEDS_HOSTS(hosts);
   hosts.keep_on_host_0(out());
-  const Arguments sharded = {"--optimizer-state", "sharded"};
+  const Arguments sharded = {"--shard", "optimizer"};
   auto first = begin_restarting(hosts, 0, sharded);
   auto lost = begin_restarting(hosts, 1, sharded);
   newer_checkpoint();

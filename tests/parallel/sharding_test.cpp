@@ -1,4 +1,4 @@
-// Optimizer state and updates divided among replicas (ZeRO stage 1).
+// Optimizer state, gradients and parameters divided among ranks (ZeRO stages 1 to 3).
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem::sharded_optimizer_test {
+namespace tandem::sharding_test {
 
 RunOptions options_of(OptimizerKind optimizer) {
   RunOptions options;
@@ -23,31 +23,91 @@ RunOptions options_of(OptimizerKind optimizer) {
   return options;
 }
 
-TEST(ShardedOptimizer, HasTheBitsOfReplicatedState) {
+constexpr Sharding kSharded[] = {
+    Sharding::optimizer, Sharding::gradients, Sharding::parameters};
+
+// Gloo sums gradients for all ranks in another order than for one rank.
+bool sums_in_rank_order(const std::string& backend, int size) {
+  return backend != "gloo" || size <= 2;
+}
+
+// Trains with each kind of sharding, and compares the parameters with those of
+// replicated training.
+void expect_the_bits_of_replicas(
+    const std::string& backend, int size, RunOptions options) {
+  SCOPED_TRACE(std::to_string(size) + " over " + backend);
+  const auto train = [&](Communicator& comm) { return train_small_net(comm, options); };
+  options.strategy.shard = Sharding::none;
+  const auto replicated = on_each_rank(backend, size, train);
+  for (const auto shard : kSharded) {
+    SCOPED_TRACE(name_of(shard));
+    options.strategy.shard = shard;
+    for (const auto& rank : on_each_rank(backend, size, train)) {
+      if (sums_in_rank_order(backend, size)) {
+        EXPECT_EQ(rank.sha256, replicated[0].sha256);
+      }
+      EXPECT_LE(relative_difference(rank.parameters, replicated[0].parameters), 1e-10);
+      EXPECT_NEAR(rank.gradient_norm / replicated[0].gradient_norm, 1, 1e-10);
+    }
+  }
+}
+
+TEST(Sharding, HasTheBitsOfReplicas) {
   for (const auto optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
         OptimizerKind::adadelta}) {
+    SCOPED_TRACE(name_of(optimizer));
     for (const int size : {1, 2, 3, 4}) {
       for (const char* backend : {"thread", "shm", "gloo", "hierarchical"}) {
-        SCOPED_TRACE(
-            std::string(name_of(optimizer)) + ", " + std::to_string(size) + " over " +
-            backend);
         RunOptions options = options_of(optimizer);
         options.strategy.clip_norm = size % 2 == 0 ? 0.5 : 0;
-        const auto train = [&](Communicator& comm) {
-          return train_small_net(comm, options);
-        };
-        const auto replicated = on_each_rank(backend, size, train);
-        options.strategy.optimizer_state = OptimizerState::sharded;
-        for (const auto& rank : on_each_rank(backend, size, train)) {
-          EXPECT_EQ(rank.sha256, replicated[0].sha256);
-        }
+        expect_the_bits_of_replicas(backend, size, options);
       }
     }
   }
 }
 
-TEST(ShardedOptimizer, PipelineReplicasHaveTheBitsOfReplicatedState) {
+TEST(Sharding, HasTheBitsOfReplicasWithSeveralMicroBatchesAndUnevenRanks) {
+  for (const auto sync : {SyncMode::parameter, SyncMode::flat, SyncMode::overlap}) {
+    SCOPED_TRACE(name_of(sync));
+    RunOptions options = options_of(OptimizerKind::adam);
+    options.epochs = 2;
+    options.strategy.sync = sync;
+    options.micro_batches = 2;
+    // In the last step, the last ranks have fewer micro-batches or none.
+    options.data_size = 26;
+    options.tail = Tail::keep;
+    expect_the_bits_of_replicas("shm", 3, options);
+    expect_the_bits_of_replicas("thread", 4, options);
+  }
+}
+
+TEST(Sharding, HasTheBitsOfReplicasWithTheHookAndTheScaler) {
+  RunOptions options = options_of(OptimizerKind::adamw);
+  options.scaled = true;
+  options.strategy.clip_norm = 0.5;
+  for (const auto hook : {CommHook::none, CommHook::bf16, CommHook::fp16}) {
+    SCOPED_TRACE(name_of(hook));
+    options.strategy.comm_hook = hook;
+    expect_the_bits_of_replicas("shm", 3, options);
+    expect_the_bits_of_replicas("thread", 4, options);
+  }
+}
+
+TEST(Sharding, ARankWithoutSamplesInTheFirstStepIsAnError) {
+  RunOptions options = options_of(OptimizerKind::sgd);
+  options.strategy.shard = Sharding::parameters;
+  options.data_size = 2;
+  options.tail = Tail::keep;
+  expect_error<ConfigError>(
+      [&] {
+        run_backend(
+            "thread", 3, [&](Communicator& comm) { train_small_net(comm, options); });
+      },
+      {"rank 2 has no sample in the first step", "--nproc"});
+}
+
+TEST(Sharding, PipelineReplicasHaveTheBitsOfReplicatedState) {
   struct Shape {
     int stages;
     int replicas;
@@ -67,10 +127,18 @@ TEST(ShardedOptimizer, PipelineReplicasHaveTheBitsOfReplicatedState) {
         return train_small_net(comm, options);
       };
       const auto replicated = on_each_rank(backend, stages * replicas, train);
-      options.strategy.optimizer_state = OptimizerState::sharded;
-      const auto sharded = on_each_rank(backend, stages * replicas, train);
-      for (size_t rank = 0; rank < sharded.size(); ++rank) {
-        EXPECT_EQ(sharded[rank].sha256, replicated[rank].sha256) << rank;
+      for (const auto shard : {Sharding::optimizer, Sharding::gradients}) {
+        options.strategy.shard = shard;
+        const auto sharded = on_each_rank(backend, stages * replicas, train);
+        for (size_t rank = 0; rank < sharded.size(); ++rank) {
+          EXPECT_LE(
+              relative_difference(
+                  sharded[rank].parameters, replicated[rank].parameters),
+              1e-10);
+          if (sums_in_rank_order(backend, replicas)) {
+            EXPECT_EQ(sharded[rank].sha256, replicated[rank].sha256) << rank;
+          }
+        }
       }
     }
   }
@@ -101,8 +169,7 @@ struct Stepper {
  private:
   static StrategyOptions strategy(bool sharded) {
     StrategyOptions options;
-    options.optimizer_state =
-        sharded ? OptimizerState::sharded : OptimizerState::replicated;
+    options.shard = sharded ? Sharding::optimizer : Sharding::none;
     return options;
   }
 };
@@ -122,7 +189,7 @@ void load(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& 
   }
 }
 
-TEST(ShardedOptimizer, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
+TEST(Sharding, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
   run_backend("shm", 3, [](Communicator& comm) {
     Stepper sharded(comm, true);
     Stepper replicated(comm, false);
@@ -130,10 +197,10 @@ TEST(ShardedOptimizer, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
     replicated.steps(2);
     auto& optimizer = *sharded.replica.optimizer;
     for (const Arena* arena : optimizer.state()) {
-      for (const auto& range : arena->layout().trainable_ranges()) {
-        const int64_t share = range.size() / comm.size();
-        auto others = arena->slice(range).clone();
-        others.narrow(0, comm.rank() * share, share).zero_();
+      for (const auto& bucket : arena->layout().buckets()) {
+        const int64_t part = bucket.range.size() / comm.size();
+        auto others = arena->slice(bucket.range).clone();
+        others.narrow(0, comm.rank() * part, part).zero_();
         TANDEM_CHECK(others.eq(0).all().item<bool>(), "updated more than its share");
       }
     }
@@ -147,7 +214,7 @@ TEST(ShardedOptimizer, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
   });
 }
 
-TEST(ShardedOptimizer, ResumesFromStateLoadedAtRank0) {
+TEST(Sharding, ResumesFromStateLoadedAtRank0) {
   run_backend("shm", 2, [](Communicator& comm) {
     Stepper first(comm, true);
     first.steps(2);
@@ -171,7 +238,7 @@ TEST(ShardedOptimizer, ResumesFromStateLoadedAtRank0) {
   });
 }
 
-TEST(ShardedOptimizer, ResyncRepairsParametersAndKeepsEveryRanksState) {
+TEST(Sharding, ResyncRepairsParametersAndKeepsEveryRanksState) {
   run_backend("shm", 2, [](Communicator& comm) {
     Stepper good(comm, true);
     good.steps(4);
@@ -188,7 +255,7 @@ TEST(ShardedOptimizer, ResyncRepairsParametersAndKeepsEveryRanksState) {
   });
 }
 
-TEST(ShardedOptimizer, RanksCannotDrift) {
+TEST(Sharding, RanksCannotDrift) {
   run_backend("shm", 2, [](Communicator& comm) {
     Stepper stepper(comm, true);
     stepper.steps(1);
@@ -201,7 +268,7 @@ TEST(ShardedOptimizer, RanksCannotDrift) {
   });
 }
 
-TEST(ShardedOptimizer, AllRanksGetTheLossScaleOfRank0) {
+TEST(Sharding, AllRanksGetTheLossScaleOfRank0) {
   run_backend("shm", 2, [](Communicator& comm) {
     Stepper stepper(comm, true, 1, true);
     auto& optimizer = *stepper.replica.optimizer;
@@ -215,29 +282,41 @@ TEST(ShardedOptimizer, AllRanksGetTheLossScaleOfRank0) {
   });
 }
 
-TEST(ShardedOptimizer, ArenasThatDoNotDivideAreAnError) {
+TEST(Sharding, ArenasThatDoNotDivideAreAnError) {
   const auto make = [](Communicator& comm) {
     const auto model = make_small_model({flatten(), linear("a", 64, 5)});
     ModelArenas arenas(model->parameters(), model->buffers());
     const auto executor = make_eager_executor(*model, arenas, {});
     const auto optimizer = make_optimizer({}, arenas.parameters(), arenas.gradients());
     StrategyOptions options;
-    options.optimizer_state = OptimizerState::sharded;
+    options.shard = Sharding::optimizer;
     (void)make_strategy(options, {comm, *executor, arenas, *optimizer});
   };
   expect_error<ConfigError>([&] { run_backend("thread", 3, make); }, {"divisor"});
 }
 
-TEST(ShardedOptimizer, RejectsStrategiesWithoutShardedState) {
+TEST(Sharding, RejectsStrategiesWithoutShardedState) {
   RunOptions options;
   options.strategy.kind = StrategyKind::averaging;
-  options.strategy.optimizer_state = OptimizerState::sharded;
+  options.strategy.shard = Sharding::optimizer;
   expect_error<ConfigError>(
       [&] {
         run_backend(
             "thread", 2, [&](Communicator& comm) { train_small_net(comm, options); });
       },
-      {"optimizer_state is sharded, which is for strategy sequential"});
+      {"shard is optimizer, which is for strategy sequential"});
 }
 
-}  // namespace tandem::sharded_optimizer_test
+TEST(Sharding, PipelinesDoNotShardParameters) {
+  RunOptions options;
+  options.strategy.kind = StrategyKind::pipeline;
+  options.strategy.shard = Sharding::parameters;
+  expect_error<ConfigError>(
+      [&] {
+        run_backend(
+            "thread", 2, [&](Communicator& comm) { train_small_net(comm, options); });
+      },
+      {"--shard parameters is for strategy data_parallel", "--shard gradients"});
+}
+
+}  // namespace tandem::sharding_test
