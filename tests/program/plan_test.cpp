@@ -56,8 +56,8 @@ TEST(Plan, MeasuresAStepWithoutFrozenParameters) {
   EXPECT_THAT(
       measured["origin"].get<std::string>(), HasSubstr("measured here: simplenet"));
   EXPECT_EQ(measured["batch"], 16);
-  // The ten values of the bias.
-  EXPECT_THAT(measured["buckets"].get<std::string>(), testing::StartsWith("40@"));
+  // The ten values of the bias, with their padding.
+  EXPECT_THAT(measured["buckets"].get<std::string>(), testing::StartsWith("64@"));
   EXPECT_GT(measured["rows"][0]["step_ms"], 0);
   EXPECT_GT(measured["rows"][1]["step_ms"], measured["rows"][0]["step_ms"]);
 }
