@@ -34,6 +34,7 @@ class DataParallel : public Strategy {
     if (options.shard == Sharding::parameters) {
       parameters_ =
           std::make_unique<ShardedParameters>(parts.comm, parts.arenas.parameters());
+      alone_ = make_single_communicator();
     }
   }
 
@@ -93,7 +94,7 @@ class DataParallel : public Strategy {
   }
 
   Communicator* replicas() override {
-    return parameters_ ? alone_.get() : nullptr;
+    return alone_.get();
   }
 
   void before_evaluation() override {
@@ -166,8 +167,8 @@ class DataParallel : public Strategy {
   GradReducer reducer_;
   // Null unless the parameters are sharded.
   std::unique_ptr<ShardedParameters> parameters_;
-  // With sharded parameters, the only replica of this rank's part.
-  std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  // With sharded parameters, the group of this rank, which alone has its part.
+  std::unique_ptr<Communicator> alone_;
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;

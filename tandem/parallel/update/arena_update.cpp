@@ -97,12 +97,11 @@ DoubledSum squares_in(const at::Tensor& slice) {
 }  // namespace
 
 at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges) {
-  std::vector<at::Tensor> rows = {DoubledSum().tensor()};
+  std::vector<at::Tensor> rows;
   for (const auto& range : ranges) {
     const auto slice = arena.slice(range);
     if (!slice.is_cpu()) {
       const auto squares = slice.norm().to(at::kDouble).square();
-      rows[0] = rows[0].to(slice.device());
       rows.push_back(at::stack({squares, at::zeros_like(squares)}));
     } else {
       rows.push_back((slice.scalar_type() == at::kDouble ? squares_in<double>(slice)
@@ -110,7 +109,7 @@ at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges)
                          .tensor());
     }
   }
-  return total_of(at::stack(rows));
+  return rows.empty() ? DoubledSum().tensor() : total_of(at::stack(rows));
 }
 
 at::Tensor total_of(const at::Tensor& rows) {

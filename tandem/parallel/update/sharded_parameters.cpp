@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
@@ -50,12 +51,7 @@ void ShardedParameters::gather() {
 }
 
 void ShardedParameters::gather_at_first() {
-  for (size_t i = 0; i < buckets().size(); ++i) {
-    comm_
-        .gather(
-            comm_.rank() == 0 ? whole(i) : at::Tensor(), mine(i), 0, parameters_.name())
-        ->wait();
-  }
+  gather_parts(comm_, parameters_);
 }
 
 StepSums ShardedParameters::pass(

@@ -2,6 +2,7 @@
 
 #include "tandem/comm/exchange.h"
 #include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
@@ -13,7 +14,7 @@ UpdateRule::UpdateRule(
       sharded_(kind > Sharding::none),
       sends_parameters_(sharded_ && kind != Sharding::parameters),
       own_(
-          sharded_ ? parts_of(replicas.rank())
+          sharded_ ? own_parts()
                    : parts.arenas.parameters().layout().trainable_ranges()) {}
 
 void UpdateRule::start() {
@@ -30,8 +31,9 @@ void UpdateRule::start() {
     for (const auto& bucket : layout.buckets()) {
       if (sharded_) {
         const auto mine = arena->slice(bucket.part(replicas_.rank(), replicas_.size()));
-        replicas_.scatter(mine, whole_of(*arena, bucket.range), 0, arena->name())
-            ->wait();
+        const auto whole =
+            replicas_.rank() == 0 ? arena->slice(bucket.range) : at::Tensor();
+        replicas_.scatter(mine, whole, 0, arena->name())->wait();
       }
     }
   }
@@ -78,25 +80,17 @@ void UpdateRule::collect_state() {
     return;
   }
   for (const Arena* arena : parts_.optimizer.state()) {
-    for (const auto& bucket : arena->layout().buckets()) {
-      const auto mine = arena->slice(bucket.part(replicas_.rank(), replicas_.size()));
-      replicas_.gather(whole_of(*arena, bucket.range), mine, 0, arena->name())->wait();
-    }
+    gather_parts(replicas_, *arena);
   }
 }
 
-// Returns a replica's part of each bucket.
-std::vector<ArenaRange> UpdateRule::parts_of(int replica) const {
+// Returns this rank's part of each bucket.
+std::vector<ArenaRange> UpdateRule::own_parts() const {
   std::vector<ArenaRange> parts;
   for (const auto& bucket : buckets()) {
-    parts.push_back(bucket.part(replica, replicas_.size()));
+    parts.push_back(bucket.part(replicas_.rank(), replicas_.size()));
   }
   return parts;
-}
-
-// Returns the whole range at the first replica, otherwise an undefined tensor.
-at::Tensor UpdateRule::whole_of(const Arena& arena, const ArenaRange& range) const {
-  return replicas_.rank() == 0 ? arena.slice(range) : at::Tensor();
 }
 
 }  // namespace tandem

@@ -52,8 +52,7 @@ class UpdateRule {
   const std::vector<Bucket>& buckets() const {
     return parts_.arenas.parameters().layout().buckets();
   }
-  std::vector<ArenaRange> parts_of(int replica) const;
-  at::Tensor whole_of(const Arena& arena, const ArenaRange& range) const;
+  std::vector<ArenaRange> own_parts() const;
 
   Communicator& replicas_;
   StrategyParts parts_;
