@@ -4,6 +4,8 @@
 /// include torch/torch.h. Parts that need more of LibTorch, or MPI, have separate
 /// headers:
 ///   tandem/parallel/ddp/data_parallel_module.h   tandem::DataParallel
+///   tandem/parallel/ddp/sharded_optimizer.h      tandem::ShardedOptimizer
+///   tandem/parallel/ddp/sync_batch_norm_module.h tandem::SyncBatchNorm
 ///   tandem/data/distributed_sampler.h            tandem::DistributedSampler
 ///   tandem/optim/torch_adadelta.h                tandem::Adadelta
 ///   tandem/comm/join/join_mpi.h                  tandem::join_run(MPI_Comm)
@@ -28,13 +30,16 @@
 #include "tandem/graph/pt2_writer.h"
 #include "tandem/model/model.h"
 #include "tandem/model/module_model.h"
+#include "tandem/optim/grad_scaler.h"
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 
 // Executors, which compute on one rank, and strategies, which keep ranks consistent.
 #include "tandem/exec/api/compile.h"
+#include "tandem/exec/autocast.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
+#include "tandem/parallel/ddp/local_sgd.h"
 #include "tandem/parallel/strategy.h"
 
 // Complete training runs.

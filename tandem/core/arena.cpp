@@ -88,6 +88,14 @@ void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
 
 }  // namespace
 
+std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& entry : named) {
+    tensors.push_back(entry.tensor);
+  }
+  return tensors;
+}
+
 ArenaRange Bucket::part(int index, int count) const {
   if (range.size() % count != 0) {
     throw ConfigError(
@@ -178,6 +186,14 @@ void ArenaLayout::plan_buckets(int64_t divisor, int64_t bucket_bytes) {
       buckets_.insert(buckets_.end(), buckets.begin(), buckets.end());
     }
   }
+}
+
+std::vector<ArenaRange> ArenaLayout::parts(int index, int count) const {
+  std::vector<ArenaRange> parts;
+  for (const auto& bucket : buckets_) {
+    parts.push_back(bucket.part(index, count));
+  }
+  return parts;
 }
 
 std::vector<ArenaRange> ArenaLayout::ranges() const {

@@ -19,6 +19,9 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+/// Returns the tensors without their names.
+[[nodiscard]] std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named);
+
 /// The elements [begin, end) of one segment.
 struct ArenaRange {
   int64_t segment = 0;
@@ -110,6 +113,8 @@ class ArenaLayout {
   const std::vector<Bucket>& buckets() const {
     return buckets_;
   }
+  /// Returns part `index` of `count` equal parts of each bucket (Bucket::part()).
+  std::vector<ArenaRange> parts(int index, int count) const;
   /// Returns one range per segment: the whole segment with its padding.
   std::vector<ArenaRange> ranges() const;
   /// Returns one range per trainable segment: the whole segment with its padding.

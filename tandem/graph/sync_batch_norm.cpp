@@ -84,7 +84,7 @@ struct Stack : torch::CustomClassHolder {
   StackFunction call;
 };
 
-struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
+struct Normalization : autograd::Function<Normalization> {
   static at::Tensor forward(
       autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
       const at::Tensor& bias, const Statistics& batch, double epsilon,
@@ -142,7 +142,7 @@ at::Tensor sync_batch_norm(
     check_values_per_channel(static_cast<int64_t>(batch.count), name);
     update_running(running_mean, running_var, batch, momentum);
   }
-  return SyncBatchNorm::apply(wide, weight, bias, batch, epsilon, stack)
+  return Normalization::apply(wide, weight, bias, batch, epsilon, stack)
       .to(x.scalar_type());
 }
 

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
+#include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -76,6 +78,20 @@ bool unscale_slice(at::Tensor slice, double factor) {
                    slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
 }
 
+// Throws ConfigError unless unscale_slice() can change the gradient.
+const at::Tensor& checked_gradient(const at::Tensor& gradient) {
+  const bool has_dtype =
+      gradient.scalar_type() == at::kFloat || gradient.scalar_type() == at::kDouble;
+  if (!has_dtype || gradient.is_sparse() || !gradient.is_non_overlapping_and_dense()) {
+    throw ConfigError(fmt::format(
+        "[optim] GradScaler got a {} gradient of dtype {}, expected a dense one of "
+        "float32 or float64; use Autocast with parameters of float32",
+        gradient.is_sparse() ? "sparse" : "dense",
+        c10::toString(gradient.scalar_type())));
+  }
+  return gradient;
+}
+
 int64_t& count_of(const Arena& state, size_t slot) {
   return *state.view(slot).data_ptr<int64_t>();
 }
@@ -137,6 +153,51 @@ bool GradScaler::unscale(
     finite = unscale_slice(gradients.slice(range), factor) && finite;
   }
   return finite;
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& loss) const {
+  return loss.mul(scale());
+}
+
+void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
+  if (finite_.count(&optimizer) > 0) {
+    throw Error(
+        "[optim] GradScaler::unscale() was called twice in a step, expected once; call "
+        "update() at the end of each step");
+  }
+  const double factor = 1.0 / scale();
+  bool finite = true;
+  for (auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      if (parameter.grad().defined()) {
+        finite = unscale_slice(checked_gradient(parameter.grad()), factor) && finite;
+      }
+    }
+  }
+  if (auto* const ranks = dynamic_cast<CommonDecision*>(&optimizer)) {
+    finite = ranks->holds_on_all_ranks(finite);
+  }
+  finite_[&optimizer] = finite;
+}
+
+bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  if (finite_.count(&optimizer) == 0) {
+    unscale(optimizer);
+  }
+  const bool finite = finite_.at(&optimizer);
+  if (finite) {
+    optimizer.step();
+  }
+  return finite;
+}
+
+void GradScaler::update() {
+  const bool finite = std::all_of(
+      finite_.begin(), finite_.end(), [](const auto& entry) { return entry.second; });
+  finite_.clear();
+  StepScalars step;
+  end_step(finite, step);
+  check_skipped_steps(++updates_);
 }
 
 void GradScaler::end_step(bool finite, StepScalars& step) {

@@ -13,6 +13,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/launch/mpirun.h"
 #include "tests/faults/file_faults.h"
+#include "tests/lines.h"
 #include "tests/parity/python.h"
 #include "tests/program/program.h"
 
@@ -29,6 +30,29 @@ TEST(CompiledLoop, HasTheLossOfTheNetwork) {
     return std::stod(output.substr(at + 10));
   };
   EXPECT_NEAR(loss("compiled"), loss("eager"), 0.002);
+}
+
+// Returns the hashes of the weights that ranks print.
+std::set<std::string> weights_of_sharded_loop(int ranks, const std::string& shard) {
+  const auto run = run_ok(
+      {"launch", "--nproc-per-node", std::to_string(ranks), program("sharded_loop"),
+       shard, "1", "400"});
+  std::set<std::string> hashes;
+  for (const auto& line : lines_with(run.output, "weights ")) {
+    hashes.insert(line.substr(line.find("weights ")));
+  }
+  return hashes;
+}
+
+TEST(ShardedLoopExample, HasOneResultForEachKindOfSharding) {
+  // 400 samples in batches of 64: with 3 ranks, one rank has a batch more.
+  for (const int ranks : {2, 3}) {
+    const auto expected = weights_of_sharded_loop(ranks, "none");
+    EXPECT_EQ(expected.size(), 1);
+    for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+      EXPECT_EQ(weights_of_sharded_loop(ranks, shard), expected) << shard;
+    }
+  }
 }
 
 class ResumableLoop : public testing::Test {

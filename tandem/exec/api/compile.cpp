@@ -95,14 +95,6 @@ NodeOwner make_node(c10::intrusive_ptr<autograd::Node>*, Arguments&&... argument
   return c10::make_intrusive<BackwardNode>(std::forward<Arguments>(arguments)...);
 }
 
-std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : named) {
-    tensors.push_back(tensor);
-  }
-  return tensors;
-}
-
 }  // namespace
 
 class CompiledFunction::State {
@@ -206,16 +198,24 @@ class CompiledFunction::State {
       }
       return nullptr;
     }
+    if (CallListener::current() != nullptr) {
+      run_call_by_call("each rank has only a part of its parameters");
+      return nullptr;
+    }
     CallRecorder recorder(RandomCalls::repeat);
     auto step = record(input, recorder);
     if (!recorder.obstacle().empty()) {
-      obstacle_ = recorder.obstacle();
-      log_info("compile: the network runs call by call, because " + obstacle_);
+      run_call_by_call(recorder.obstacle());
       return nullptr;
     }
     return pools_
         .emplace(key, std::make_shared<ProgramPool>(std::move(step), planner_maker()))
         .first->second;
+  }
+
+  void run_call_by_call(const std::string& reason) {
+    obstacle_ = reason;
+    log_info("compile: the network runs call by call, because " + reason);
   }
 
   MakePlanner planner_maker() const {

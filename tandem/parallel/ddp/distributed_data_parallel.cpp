@@ -10,132 +10,38 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/buffers.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/core/arena.h"
 #include "tandem/exec/gradient_hooks.h"
+#include "tandem/parallel/ddp/module_watch.h"
+#include "tandem/parallel/ddp/own_share.h"
 #include "tandem/parallel/ddp/replica_guard.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/sharded_parameters.h"
 
 namespace tandem {
 
-// Checks that a module still has the tensors with which its arenas were constructed.
-//
-// If a parameter is converted to another dtype, GradientHooks for the parameter are
-// lost, because they belong to its autograd node. Hooks on the tensor remain, so
-// ModuleWatch uses hooks on tensors. A backward that reaches a moved or converted
-// parameter throws the error of check().
-class ModuleWatch {
- public:
-  // Adds hooks to the parameters in `arenas`, which must outlive this object. `list`
-  // returns the module's current parameters and buffers, in order of registration. If
-  // `list` is empty, check() does not detect added or replaced tensors.
-  ModuleWatch(ModelArenas& arenas, std::function<std::vector<NamedTensor>()> list);
-  ~ModuleWatch();
-  ModuleWatch(const ModuleWatch&) = delete;
-  ModuleWatch& operator=(const ModuleWatch&) = delete;
-
-  // Throws ConfigError with the name of the first parameter or buffer that was moved,
-  // replaced, added or removed, or whose requires_grad changed.
-  void check() const;
-
- private:
-  ModelArenas& arenas_;
-  std::function<std::vector<NamedTensor>()> list_;
-  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
-};
-
 namespace {
 
-[[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw ConfigError(
-      "[ddp] '" + name + "' " + what +
-      " after DistributedDataParallel was made; change the module first, then make "
-      "DistributedDataParallel and the optimizer");
+using Options = DistributedDataParallelOptions;
+
+Options settled(Options options) {
+  if (options.shard == Sharding::automatic) {
+    options.shard = Sharding::none;
+  }
+  if (options.shard == Sharding::parameters) {
+    // No two ranks have the same parameters.
+    options.drift_check = DriftCheck::off;
+  }
+  return options;
 }
-
-bool is_same(const NamedTensor& a, const NamedTensor& b) {
-  return a.name == b.name && a.tensor.is_same(b.tensor);
-}
-
-void check_same(
-    const std::vector<NamedTensor>& made_of, const std::vector<NamedTensor>& now) {
-  if (std::equal(made_of.begin(), made_of.end(), now.begin(), now.end(), is_same)) {
-    return;
-  }
-  const auto find = [](const std::vector<NamedTensor>& in, const std::string& name) {
-    return std::find_if(
-        in.begin(), in.end(), [&](const auto& entry) { return entry.name == name; });
-  };
-  for (const auto& entry : now) {
-    if (find(made_of, entry.name) == made_of.end()) {
-      refuse(entry.name, "was added");
-    }
-  }
-  for (const auto& entry : made_of) {
-    const auto found = find(now, entry.name);
-    if (found == now.end()) {
-      refuse(entry.name, "was removed");
-    }
-    if (!found->tensor.is_same(entry.tensor)) {
-      refuse(entry.name, "was replaced");
-    }
-  }
-}
-
-}  // namespace
-
-ModuleWatch::ModuleWatch(
-    ModelArenas& arenas, std::function<std::vector<NamedTensor>()> list)
-    : arenas_(arenas), list_(std::move(list)) {
-  for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
-    const auto& tensor = arenas.tensors()[slot];
-    if (!tensor.requires_grad()) {
-      continue;
-    }
-    const auto hook = [this, slot, made_at = tensor.data_ptr()](const at::Tensor&) {
-      if (arenas_.tensors()[slot].data_ptr() != made_at) {
-        check();
-      }
-    };
-    hooks_.emplace_back(tensor, tensor.register_hook(hook));
-  }
-}
-
-ModuleWatch::~ModuleWatch() {
-  for (const auto& [tensor, position] : hooks_) {
-    tensor.remove_hook(position);
-  }
-}
-
-void ModuleWatch::check() const {
-  const auto made_of = arenas_.state();
-  if (list_) {
-    check_same(made_of, list_());
-  }
-  arenas_.check_attached();
-  const auto& layout = arenas_.parameters().layout();
-  for (size_t i = 0; i < layout.slots().size(); ++i) {
-    const auto& slot = layout.slots()[i];
-    const auto& segment = layout.segments()[static_cast<size_t>(slot.segment)];
-    if (arenas_.tensors()[i].requires_grad() != segment.trainable) {
-      refuse(slot.name, segment.trainable ? "was frozen" : "became trainable");
-    }
-  }
-  // Buffers come last in both lists.
-  const auto& buffers = arenas_.buffers().layout().slots();
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const auto& entry = made_of[made_of.size() - buffers.size() + i];
-    if (!entry.tensor.is_alias_of(arenas_.buffers().segment(buffers[i].segment))) {
-      refuse(entry.name, "was moved");
-    }
-  }
-}
-
-namespace {
 
 ModelArenaOptions in_buffers_of(Communicator& comm, int64_t bucket_bytes) {
   ModelArenaOptions options;
   options.bucket_bytes = bucket_bytes;
+  options.divisor = comm.size();
   options.allocate_gradients = buffers_of(comm);
   return options;
 }
@@ -143,17 +49,22 @@ ModelArenaOptions in_buffers_of(Communicator& comm, int64_t bucket_bytes) {
 // Checks the options and `parameters` before arenas use the tensors. Returns
 // `parameters`.
 const std::vector<NamedTensor>& checked(
-    const std::vector<NamedTensor>& parameters,
-    const DistributedDataParallelOptions& options) {
+    const std::vector<NamedTensor>& parameters, const Options& options) {
   if (options.buffers == BufferSync::sync) {
     throw ConfigError(
         "[ddp] buffers is sync, expected broadcast, average or off; for statistics "
-        "over all ranks use a module that computes them");
+        "over all ranks use tandem::SyncBatchNorm");
   }
   if (options.bucket_hook && options.comm_hook != CommHook::none) {
     throw ConfigError(
         "[ddp] bucket_hook and comm_hook are both set, expected at most one; remove "
         "one");
+  }
+  if (options.bucket_hook && options.shard != Sharding::none) {
+    throw ConfigError(
+        std::string("[ddp] bucket_hook is set and shard is ") + name_of(options.shard) +
+        ", but a bucket hook gives each rank all gradients; remove the hook, or set "
+        "shard to none");
   }
   if (std::none_of(parameters.begin(), parameters.end(), [](const auto& entry) {
         return entry.tensor.requires_grad();
@@ -172,21 +83,40 @@ struct DistributedDataParallel::State {
   State(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, Communicator& group,
-      const DistributedDataParallelOptions& chosen,
-      std::function<std::vector<NamedTensor>()> list)
+      const Options& chosen, std::function<std::vector<NamedTensor>()> list)
       : comm(group),
-        options(chosen),
+        options(settled(chosen)),
         arenas(
-            checked(parameters, chosen), buffers,
-            in_buffers_of(group, chosen.bucket_bytes)),
+            checked(parameters, options), buffers,
+            in_buffers_of(group, options.bucket_bytes)),
+        share(arenas, options.shard, group),
         watch(arenas, std::move(list)),
         reducer(
             comm, arenas.gradients(), true,
-            {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
+            {options.comm_hook, 1.0 / group.size(), options.bucket_hook},
+            options.shard == Sharding::none ? SumGoesTo::all_ranks : SumGoesTo::owners),
         guard(
             comm, arenas,
-            {chosen.drift_check, chosen.check_samples, chosen.check_every}),
-        hooks(arenas, [this](size_t slot) { written(slot); }) {}
+            {options.drift_check, options.check_samples, options.check_every}),
+        hooks(arenas, [this](size_t slot) { written(slot); }) {
+    comm.check_equal(
+        "DistributedDataParallelOptions", std::string("shard ") +
+                                              name_of(options.shard) + ", join " +
+                                              (options.join ? "true" : "false"));
+  }
+
+  // Gives all ranks rank 0's parameters and buffers. Collective.
+  void start() {
+    start_alike(comm, arenas);
+    if (options.shard >= Sharding::gradients) {
+      arenas.gradients().release_on_zero();
+    }
+    if (options.shard == Sharding::parameters) {
+      parts = std::make_unique<ShardedParameters>(comm, arenas.parameters());
+      parts->release();
+      parts->watch_thread();
+    }
+  }
 
   // A callback of autograd's current backward owns this object. If that backward
   // throws, the object is destroyed without a call of finish().
@@ -201,7 +131,11 @@ struct DistributedDataParallel::State {
     Backward& operator=(const Backward&) = delete;
 
     void finish() {
-      state.finish();
+      if (state.syncing) {
+        state.reducer.warn_of_unused();
+        state.finish();
+      }
+      state.running = false;
       finished = true;
       if (state.syncing) {
         state.guard.end_backward();
@@ -227,10 +161,11 @@ struct DistributedDataParallel::State {
                           "restart the run");
     }
     watch.check();
+    share.check_attached();
     guard.begin_backward();
     syncing = sync;
-    if (syncing) {
-      reducer.begin(nullptr);
+    if (syncing && parts == nullptr) {
+      begin_reduction(comm.rank());
     }
     torch::autograd::Engine::get_default_engine().queue_callback(
         [backward = std::make_shared<Backward>(*this)] { backward->finish(); });
@@ -256,20 +191,19 @@ struct DistributedDataParallel::State {
   }
 
   void finish() {
-    if (syncing) {
-      reducer.warn_of_unused();
-      reducer.finish();
-      take_mean();
-      tandem::sync_buffers(comm, arenas, options.buffers);
+    reducer.finish();
+    if (options.shard == Sharding::optimizer) {
+      share.clear_other_gradients();
     }
-    running = false;
+    take_mean();
+    tandem::sync_buffers(comm, arenas, options.buffers, first_with_batch);
   }
 
   void take_mean() {
     if (options.bucket_hook || options.reduction == Reduction::sum) {
       return;
     }
-    for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
+    for (const auto& range : share.ranges()) {
       arenas.gradients().slice(range).div_(comm.size());
     }
   }
@@ -279,12 +213,61 @@ struct DistributedDataParallel::State {
     num_stranded = syncing && comm.size() > 1 ? reducer.num_launched() : 0;
   }
 
+  // Starts a reduction, unless no rank has a batch. `mine` is this rank, or the number
+  // of ranks if it has no batch.
+  void begin_reduction(int mine) {
+    if (options.join) {
+      first_with_batch =
+          static_cast<int>(reduce_count(mine, ReduceOp::min, "join", comm));
+    }
+    reducer.begin(nullptr);
+  }
+
+  void pass(ShardedParameters::Pass kind, const std::function<void()>& body) {
+    if (parts == nullptr) {
+      body();
+      return;
+    }
+    const bool training = kind == ShardedParameters::Pass::training;
+    if (training && options.join && !sync) {
+      throw ConfigError(
+          "[ddp] a pass runs under no_sync() with join and shard parameters, expected "
+          "only reducing passes; set shard to gradients, or join to false");
+    }
+    const bool reduces = training && sync;
+    if (reduces) {
+      begin_reduction(comm.rank());
+    }
+    parts->pass(kind, reduces ? &reducer : nullptr, [&] {
+      body();
+      return StepSums();
+    });
+  }
+
+  void join(const std::function<void()>& step) {
+    while (begin_reduction(comm.size()), first_with_batch < comm.size()) {
+      arenas.gradients().zero();
+      arenas.attach_gradients();
+      guard.begin_backward();
+      if (parts != nullptr) {
+        parts->pass_without_batch(ShardedParameters::Pass::training, &reducer);
+      }
+      finish();
+      guard.end_backward();
+      step();
+    }
+    first_with_batch = 0;
+  }
+
   Communicator& comm;
-  const DistributedDataParallelOptions options;
+  const Options options;
   ModelArenas arenas;
+  OwnShare share;
   ModuleWatch watch;
   GradReducer reducer;
   ReplicaGuard guard;
+  // Null unless the parameters are sharded.
+  std::unique_ptr<ShardedParameters> parts;
   bool sync = true;
   // True while a backward runs that may reduce gradients.
   bool running = false;
@@ -292,6 +275,8 @@ struct DistributedDataParallel::State {
   // Number of buckets that a backward had sent when it threw. Other ranks wait for the
   // remaining buckets.
   size_t num_stranded = 0;
+  // The first rank that has a batch in the current step, whose buffers are broadcast.
+  int first_with_batch = 0;
   GradientHooks hooks;
 };
 
@@ -301,7 +286,7 @@ DistributedDataParallel::DistributedDataParallel(
     std::function<std::vector<NamedTensor>()> list)
     : state_(std::make_unique<State>(
           parameters, buffers, comm, options, std::move(list))) {
-  start_alike(comm, state_->arenas);
+  state_->start();
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
@@ -315,6 +300,71 @@ DistributedDataParallel::NoSync::~NoSync() {
 
 void DistributedDataParallel::sync_buffers() {
   tandem::sync_buffers(state_->comm, state_->arenas, state_->options.buffers);
+}
+
+const std::vector<NamedTensor>& DistributedDataParallel::own_parameters() const {
+  return state_->share.tensors();
+}
+
+void DistributedDataParallel::zero_grad() {
+  state_->arenas.gradients().zero();
+  state_->arenas.attach_gradients();
+}
+
+double DistributedDataParallel::clip_grad_norm(double max_norm) {
+  if (!(max_norm > 0)) {
+    throw ConfigError(
+        "[ddp] max_norm is " + std::to_string(max_norm) +
+        ", expected a number above 0; change clip_grad_norm(max_norm)");
+  }
+  const Arena& gradients = state_->arenas.gradients();
+  const auto& own = state_->share.ranges();
+  const auto squares = state_->options.shard == Sharding::none
+                           ? squares_of(gradients, own)
+                           : squares_of_parts(state_->comm, gradients, own);
+  const auto norm = squares.sum().sqrt();
+  const auto factor = clip_factor(norm, max_norm);
+  for (const auto& range : own) {
+    gradients.slice(range).mul_(factor);
+  }
+  return norm.item<double>();
+}
+
+void DistributedDataParallel::pass(const std::function<void()>& body) {
+  state_->pass(ShardedParameters::Pass::training, body);
+}
+
+void DistributedDataParallel::evaluation_pass(const std::function<void()>& body) {
+  state_->pass(ShardedParameters::Pass::evaluation, body);
+}
+
+void DistributedDataParallel::gather_parameters() {
+  if (state_->parts) {
+    state_->parts->gather();
+  }
+}
+
+void DistributedDataParallel::gather_updated() {
+  if (state_->parts) {
+    state_->parts->release();
+  } else if (state_->options.shard != Sharding::none) {
+    gather_parts_at_all(state_->comm, state_->arenas.parameters());
+  }
+}
+
+bool DistributedDataParallel::holds_on_all_ranks(bool mine) {
+  return state_->options.shard == Sharding::none
+             ? mine
+             : reduce_count(mine ? 1 : 0, ReduceOp::min, "decision", state_->comm) == 1;
+}
+
+void DistributedDataParallel::join(const std::function<void()>& step) {
+  if (!state_->options.join) {
+    throw ConfigError(
+        "[ddp] join() was called, but DistributedDataParallelOptions::join is false; "
+        "set it to true on all ranks");
+  }
+  state_->join(step);
 }
 
 void DistributedDataParallel::check() {

@@ -29,6 +29,17 @@ struct DistributedDataParallelOptions {
   // `comm_hook`.
   BucketHook bucket_hook = {};
 
+  // --- memory (equal on all ranks) ---
+  // Values of which each rank keeps only its share (ZeRO stages 1 to 3). With a value
+  // other than `none`, use a ShardedOptimizer (sharded_optimizer.h). `automatic` means
+  // `none`.
+  Sharding shard = Sharding::none;
+
+  // --- uneven inputs (equal on all ranks) ---
+  // True if ranks may have different numbers of batches and call join(). Each reducing
+  // backward then exchanges one number more.
+  bool join = false;
+
   // --- checks that the ranks train one model (equal on all ranks) ---
   // Reaction if parameters differ between ranks. Use `off` if a bucket hook gives ranks
   // different gradients.
@@ -74,6 +85,16 @@ struct DistributedDataParallelOptions {
 /// until the next forward. So an evaluation after a step uses the buffers of rank 0's
 /// checkpoint on every rank.
 ///
+/// **Sharding.** With `shard`, a reducing backward gives each rank the gradients of its
+/// share only, and sets the others to zero. The values are flat parts of parameters
+/// (own_parameters()). `optimizer` saves memory for the optimizer's state, `gradients`
+/// also for gradients. With `parameters`, a rank keeps only its share of the parameters
+/// too: it gathers others when operators of a pass() use them, and releases them
+/// afterwards. An operator that uses incomplete parameters outside of a pass throws
+/// ConfigError. Create, use and destroy this object in one thread then. All ranks use
+/// the parameters in the same order in each pass. Over shared memory and between
+/// threads, results have the bits of `none`.
+///
 /// **Checks.** Regularly (`check_every`), a backward compares hashes of all ranks'
 /// parameters, and the ranks' calls of shard_indices(), DistributedSampler and Loader.
 /// It throws an Error that names the ranks if parameters differ, or if ranks read the
@@ -115,8 +136,11 @@ struct DistributedDataParallelOptions {
 /// | state_dict              | + the module's names, without "module."            |
 /// | create_graph            | values are reduced, without a graph (PyTorch:      |
 /// |                         | warns, and fails for most modules)                 |
-/// | join                    | no: a rank without data runs backward on a loss    |
-/// |                         | times zero                                         |
+/// | join                    | join() at the end of a rank's batches. The rank    |
+/// |                         | makes the steps of the others, so its parameters   |
+/// |                         | stay equal (PyTorch: copied at the end)            |
+/// | clip_grad_norm_ (FSDP)  | clip_grad_norm()                                   |
+/// | fully_shard             | `shard` and pass()                                 |
 /// | check_reduction         | no: deprecated                                     |
 /// | device_ids,             | no: a rank has one device                          |
 /// | output_device, dim      |                                                    |
@@ -173,6 +197,51 @@ class DistributedDataParallel {
   /// at its end. Collective.
   void sync_buffers();
 
+  /// Returns the trainable parameters that this rank updates: the module's parameters,
+  /// or with `shard` flat parts of them, with the parameters' names. Their .grad are
+  /// views of the gradient arena. An optimizer over them must be a ShardedOptimizer.
+  const std::vector<NamedTensor>& own_parameters() const;
+
+  /// Sets all gradients to zero. With `shard`, call this function, or zero_grad() of
+  /// the ShardedOptimizer, instead of the module's zero_grad().
+  void zero_grad();
+
+  /// Scales the gradients down if their 2-norm, over all parameters, exceeds
+  /// `max_norm`, as torch.nn.utils.clip_grad_norm_() does. Returns the norm before. The
+  /// norm has the same bits for each division into shares. Collective with `shard`.
+  /// Throws ConfigError unless `max_norm` is above 0.
+  double clip_grad_norm(double max_norm);
+
+  /// Calls body(), which runs forward and backward of a batch:
+  ///
+  ///   ddp.pass([&] { loss_of(batch).backward(); });
+  ///
+  /// Needed only with Sharding::parameters, under which operators of the body find
+  /// complete parameters. Collective then.
+  void pass(const std::function<void()>& body);
+  /// Calls body(), which runs only a forward. All ranks must make the same number of
+  /// calls. Otherwise as pass().
+  void evaluation_pass(const std::function<void()>& body);
+
+  /// Makes all parameters complete on every rank, until the next pass or step.
+  /// Collective. Needed only with Sharding::parameters, for example to save them.
+  void gather_parameters();
+
+  /// Takes part in the steps of the ranks that still have batches, until no rank has
+  /// any: contributes zeros to their gradients, and calls `step`, which does what the
+  /// loop does after backward. Call it when this rank's batches of an epoch have ended:
+  ///
+  ///   for (auto& batch : *loader) {
+  ///     loss_of(batch).backward();
+  ///     step();  // for instance clips, and calls optimizer.step() and zero_grad()
+  ///   }
+  ///   ddp.join(step);
+  ///
+  /// The mean is over all ranks, as in PyTorch. Collective. Buffers are those of the
+  /// first rank that still has a batch, or the mean over all ranks. Throws ConfigError
+  /// unless DistributedDataParallelOptions::join is true.
+  void join(const std::function<void()>& step);
+
   /// Checks that all ranks have equal parameters, read different samples and trained
   /// the wrapped module, as backward() does regularly. Call it after the last step,
   /// which no backward checks. Collective. Throws Error that names the ranks.
@@ -180,6 +249,12 @@ class DistributedDataParallel {
 
   /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas();
+
+  // For ShardedOptimizer: sends updated parameters to ranks that keep them.
+  void gather_updated();
+  // For ShardedOptimizer: returns whether `mine` is true on all ranks that have other
+  // shares.
+  bool holds_on_all_ranks(bool mine);
 
  private:
   // `list` returns the module's current parameters and buffers; empty: added or

@@ -1,5 +1,6 @@
 #include "tandem/parallel/reduce/replicas.h"
 
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 
 #include <cstring>
@@ -11,6 +12,36 @@ namespace tandem {
 
 namespace {
 constexpr int64_t kHexDigits = 64;
+
+// Gathers `values` at rank 0, as the master in Zinkevich et al. does, and sums them in
+// rank order. Broadcasts the sum, because all ranks evaluate.
+void sum_at_first_rank(Communicator& comm, at::Tensor values, const char* label) {
+  at::Tensor all;
+  if (comm.rank() == 0) {
+    all = at::empty({comm.size(), values.numel()}, values.options());
+  }
+  comm.gather(all, values, 0, label)->wait();
+  if (all.defined()) {
+    for (int rank = 1; rank < comm.size(); ++rank) {
+      values.add_(all[rank]);
+    }
+  }
+  comm.broadcast(values, 0, label)->wait();
+}
+
+void take_mean(Communicator& comm, at::Tensor values, SumAt sum_at, const char* label) {
+  if (sum_at == SumAt::first_rank) {
+    sum_at_first_rank(comm, values, label);
+  } else {
+    comm.all_reduce(values, ReduceOp::sum, label)->wait();
+  }
+  if (at::isFloatingType(values.scalar_type())) {
+    values.div_(comm.size());
+  } else {
+    values.copy_(at::div(values, comm.size(), "trunc"));
+  }
+}
+
 }  // namespace
 
 void start_alike(Communicator& comm, ModelArenas& arenas) {
@@ -51,18 +82,29 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas) {
   return drift;
 }
 
-void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
+void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how, int root) {
   Arena& buffers = arenas.buffers();
   if (how == BufferSync::broadcast) {
-    broadcast_arena(comm, buffers);
+    broadcast_arena(comm, buffers, root);
   } else if (how == BufferSync::average) {
     // Integer buffers are counters, which are already equal.
     for (const auto& range : buffers.layout().ranges()) {
       auto slice = buffers.slice(range);
       if (at::isFloatingType(slice.scalar_type())) {
-        comm.all_reduce(slice, ReduceOp::sum, "buffers")->wait();
-        slice.div_(comm.size());
+        take_mean(comm, slice, SumAt::all_ranks, "buffers");
       }
+    }
+  }
+}
+
+void average_state(
+    Communicator& comm, ModelArenas& arenas, bool buffers, SumAt sum_at) {
+  for (const auto& range : arenas.parameters().layout().trainable_ranges()) {
+    take_mean(comm, arenas.parameters().slice(range), sum_at, "average");
+  }
+  for (const auto& range : arenas.buffers().layout().ranges()) {
+    if (buffers) {
+      take_mean(comm, arenas.buffers().slice(range), sum_at, "buffers");
     }
   }
 }
@@ -75,10 +117,22 @@ void gather_parts(Communicator& comm, const Arena& arena) {
   }
 }
 
-void broadcast_arena(Communicator& comm, Arena& arena) {
+void gather_parts_at_all(Communicator& comm, const Arena& arena) {
+  std::vector<WorkPtr> works;
+  for (const auto& bucket : arena.layout().buckets()) {
+    works.push_back(comm.all_gather(
+        arena.slice(bucket.range), arena.slice(bucket.part(comm.rank(), comm.size())),
+        arena.name()));
+  }
+  for (const auto& work : works) {
+    work->wait();
+  }
+}
+
+void broadcast_arena(Communicator& comm, Arena& arena, int root) {
   for (const auto& range : arena.layout().ranges()) {
     if (arena.holds(range.segment)) {
-      comm.broadcast(arena.slice(range), 0, arena.name())->wait();
+      comm.broadcast(arena.slice(range), root, arena.name())->wait();
     }
   }
 }

@@ -27,14 +27,28 @@ struct Drift {
 /// same result. Collective.
 Drift find_drift(Communicator& comm, ModelArenas& arenas);
 
-/// Broadcasts or averages buffers according to `how`. Does nothing for BufferSync::off
-/// and BufferSync::sync. Collective.
-void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
+/// Broadcasts the buffers of rank `root`, or averages buffers, according to `how`. Does
+/// nothing for BufferSync::off and BufferSync::sync. Collective.
+void sync_buffers(
+    Communicator& comm, ModelArenas& arenas, BufferSync how, int root = 0);
+
+/// Ways to sum the values of ranks: by an all-reduce, or at rank 0 in rank order, with
+/// equal bits for every backend.
+enum class SumAt { all_ranks, first_rank };
+
+/// Replaces the trainable parameters of all ranks, and with `buffers` their buffers, by
+/// the means over ranks. Rounds the means of integers, such as counters, towards zero.
+/// Collective.
+void average_state(
+    Communicator& comm, ModelArenas& arenas, bool buffers,
+    SumAt sum_at = SumAt::all_ranks);
 
 /// Gathers all ranks' parts of each bucket (Bucket::part()) at rank 0. Collective.
 void gather_parts(Communicator& comm, const Arena& arena);
+/// Gathers all ranks' parts of each bucket at every rank. Collective.
+void gather_parts_at_all(Communicator& comm, const Arena& arena);
 
-/// Broadcasts rank 0's copy of the segments with memory to all ranks. Collective.
-void broadcast_arena(Communicator& comm, Arena& arena);
+/// Broadcasts a rank's copy of the segments with memory to all ranks. Collective.
+void broadcast_arena(Communicator& comm, Arena& arena, int root = 0);
 
 }  // namespace tandem

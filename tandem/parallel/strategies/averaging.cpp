@@ -1,5 +1,3 @@
-#include <ATen/ops/div.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <utility>
@@ -114,49 +112,11 @@ class Averaging : public Strategy {
   }
 
   void take_mean() {
-    Arena& parameters = parts_.arenas.parameters();
-    for (const auto& range : parameters.layout().trainable_ranges()) {
-      mean_of(parameters.slice(range), "average");
-    }
-    if (options_.buffers != BufferSync::off) {
-      Arena& buffers = parts_.arenas.buffers();
-      for (const auto& range : buffers.layout().ranges()) {
-        mean_of(buffers.slice(range), "buffers");
-      }
-    }
+    average_state(
+        parts_.comm, parts_.arenas, options_.buffers != BufferSync::off,
+        options_.average_every == StrategyOptions::kAtTheEnd ? SumAt::first_rank
+                                                             : SumAt::all_ranks);
     tell();
-  }
-
-  // Averages `values` over ranks. Rounds the means of integers, such as counters,
-  // towards zero.
-  void mean_of(at::Tensor values, const char* label) {
-    if (options_.average_every == StrategyOptions::kAtTheEnd) {
-      gather_sum(values, label);
-    } else {
-      parts_.comm.all_reduce(values, ReduceOp::sum, label)->wait();
-    }
-    if (at::isFloatingType(values.scalar_type())) {
-      values.div_(parts_.comm.size());
-    } else {
-      values.copy_(at::div(values, parts_.comm.size(), "trunc"));
-    }
-  }
-
-  // Gathers `values` at rank 0, as the master in Zinkevich et al. does, and sums them
-  // in rank order, so that the bits are equal with every backend. Broadcasts the sum,
-  // because all ranks evaluate. Used if ranks average only once, at the end.
-  void gather_sum(at::Tensor values, const char* label) {
-    at::Tensor all;
-    if (parts_.comm.rank() == 0) {
-      all = at::empty({parts_.comm.size(), values.numel()}, values.options());
-    }
-    parts_.comm.gather(all, values, 0, label)->wait();
-    if (all.defined()) {
-      for (int rank = 1; rank < parts_.comm.size(); ++rank) {
-        values.add_(all[rank]);
-      }
-    }
-    parts_.comm.broadcast(values, 0, label)->wait();
   }
 
   void restore_own_state() {

@@ -94,6 +94,19 @@ DoubledSum squares_in(const at::Tensor& slice) {
   return sum;
 }
 
+// Returns the total of sums, one per row.
+at::Tensor total_of(const at::Tensor& rows) {
+  if (!rows.is_cpu()) {
+    return rows.sum(0);
+  }
+  DoubledSum sum;
+  const auto* const values = rows.data_ptr<double>();
+  for (int64_t i = 0; i < rows.numel(); ++i) {
+    sum.add(values[i]);
+  }
+  return sum.tensor();
+}
+
 }  // namespace
 
 at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges) {
@@ -112,16 +125,15 @@ at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges)
   return rows.empty() ? DoubledSum().tensor() : total_of(at::stack(rows));
 }
 
-at::Tensor total_of(const at::Tensor& rows) {
-  if (!rows.is_cpu()) {
-    return rows.sum(0);
-  }
-  DoubledSum sum;
-  const auto* const values = rows.data_ptr<double>();
-  for (int64_t i = 0; i < rows.numel(); ++i) {
-    sum.add(values[i]);
-  }
-  return sum.tensor();
+at::Tensor squares_of_parts(
+    Communicator& comm, const Arena& arena, const std::vector<ArenaRange>& own) {
+  return total_of(comm.stack(squares_of(arena, own), "gradient norm"));
+}
+
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  const auto length = norm + 1e-6;
+  // fmin() ignores NaN.
+  return at::fmin(at::full_like(length, max_norm).div_(length), at::ones_like(length));
 }
 
 at::Tensor own_gradient_norm(ModelArenas& arenas) {
@@ -136,10 +148,7 @@ at::Tensor clip(
     return {};
   }
   auto before = norm();
-  const auto length = before + 1e-6;
-  // fmin() ignores NaN, so the factor is 1 if the norm is NaN.
-  const auto factor = at::fmin(
-      at::full_like(length, options.clip_norm).div_(length), at::ones_like(length));
+  const auto factor = clip_factor(before, options.clip_norm);
   if (factor.is_cpu()) {
     step.gradient_scale = factor.item<double>();
     return before;

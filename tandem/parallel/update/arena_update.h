@@ -17,8 +17,15 @@ namespace tandem {
 /// fewer than one of 10^9 cases.
 at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges);
 
-/// Returns the total of such sums, one per row.
-at::Tensor total_of(const at::Tensor& rows);
+/// Returns squares_of() over the ranges of all ranks, of which `own` are this rank's.
+/// Collective.
+at::Tensor squares_of_parts(
+    Communicator& comm, const Arena& arena, const std::vector<ArenaRange>& own);
+
+/// Returns the factor by which gradients with a norm are multiplied, so that their norm
+/// is at most `max_norm`; 1 if it is below, or NaN. Both are float64 scalar tensors on
+/// the norm's device. Source: torch/nn/utils/clip_grad.py.
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Returns the 2-norm of this rank's gradients, from squares_of(): a float64 scalar
 /// tensor on the gradients' device.

@@ -34,6 +34,8 @@ ShardedParameters::ShardedParameters(Communicator& comm, Arena& parameters)
 }
 
 void ShardedParameters::release() {
+  const Pause pause;
+  are_complete_ = false;
   gathered_.clear();
   for (const auto& bucket : buckets()) {
     parameters_.release_except(bucket.range, bucket.part(comm_.rank(), comm_.size()));
@@ -41,16 +43,13 @@ void ShardedParameters::release() {
 }
 
 void ShardedParameters::gather() {
-  std::vector<WorkPtr> works;
-  for (size_t i = 0; i < buckets().size(); ++i) {
-    works.push_back(comm_.all_gather(whole(i), mine(i), parameters_.name()));
-  }
-  for (const auto& work : works) {
-    work->wait();
-  }
+  const Pause pause;
+  gather_parts_at_all(comm_, parameters_);
+  are_complete_ = true;
 }
 
 void ShardedParameters::gather_at_first() {
+  const Pause pause;
   gather_parts(comm_, parameters_);
 }
 
@@ -61,7 +60,10 @@ StepSums ShardedParameters::pass(
   reducer_ = reducer;
   StepSums sums;
   {
-    const Scope scope(*this);
+    std::optional<Scope> scope;
+    if (!outside_) {
+      scope.emplace(static_cast<CallListener&>(*this));
+    }
     sums = body();
   }
   uses.learned = true;
@@ -103,11 +105,11 @@ void ShardedParameters::call_operator(
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = stack[first + i];
     if (value.isTensor()) {
-      note(value.toTensor());
+      note(value.toTensor(), op);
     } else if (value.isTensorList() || value.isOptionalTensorList()) {
       for (const c10::IValue& element : value.toListRef()) {
         if (element.isTensor()) {
-          note(element.toTensor());
+          note(element.toTensor(), op);
         }
       }
     }
@@ -124,8 +126,9 @@ void ShardedParameters::call_operator(
   op.redispatchBoxed(keys, &stack);
 }
 
-// Adds the buckets whose elements the tensor has.
-void ShardedParameters::note(const at::Tensor& tensor) {
+// Adds the buckets whose elements the tensor has. Outside of passes, throws if the
+// tensor is not complete.
+void ShardedParameters::note(const at::Tensor& tensor, const c10::OperatorHandle& op) {
   if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) {
     return;
   }
@@ -142,9 +145,27 @@ void ShardedParameters::note(const at::Tensor& tensor) {
   }
   for (size_t i = 0; i < buckets().size(); ++i) {
     const auto& range = buckets()[i].range;
-    if (range.segment == segment && begin < range.end && last >= range.begin) {
-      of_call_.push_back(i);
+    if (range.segment != segment || begin >= range.end || last < range.begin) {
+      continue;
     }
+    if (current_ != nullptr) {
+      of_call_.push_back(i);
+    } else if (!are_complete_) {
+      check_own(i, begin, last, op.schema().name());
+    }
+  }
+}
+
+// Throws unless the elements [begin, last] are in this rank's part.
+void ShardedParameters::check_own(
+    size_t bucket, int64_t begin, int64_t last, const std::string& op) const {
+  const auto part = buckets()[bucket].part(comm_.rank(), comm_.size());
+  if (begin < part.begin || last >= part.end) {
+    throw ConfigError(
+        "[ddp] " + op +
+        " uses a parameter of which this rank has only a part, outside of a pass; call "
+        "it in DistributedDataParallel::pass() or evaluation_pass(), or call "
+        "gather_parameters() before");
   }
 }
 
@@ -168,6 +189,8 @@ void ShardedParameters::use(std::vector<size_t> buckets, const std::string& op) 
 }
 
 void ShardedParameters::begin(Uses& uses) {
+  const Pause pause;
+  are_complete_ = false;
   release_except({});
   current_ = &uses;
   used_ = 0;
@@ -223,6 +246,7 @@ void ShardedParameters::release_except(const std::vector<size_t>& kept) {
 }
 
 void ShardedParameters::end() {
+  const Pause pause;
   release_except({});
   current_ = nullptr;
   reducer_ = nullptr;

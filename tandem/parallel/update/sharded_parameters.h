@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
@@ -41,8 +42,20 @@ class ShardedParameters : private CallListener {
 
   /// Makes all parameters complete on every rank, until release() or the next pass.
   void gather();
+  /// Returns whether gather() made all parameters complete.
+  bool are_complete() const {
+    return are_complete_;
+  }
+
   /// Makes all parameters complete on rank 0.
   void gather_at_first();
+
+  /// From now on, an operator of the calling thread that uses an incomplete parameter
+  /// outside of passes throws ConfigError. The same thread must make the passes, and
+  /// destroy this object.
+  void watch_thread() {
+    outside_.emplace(static_cast<CallListener&>(*this));
+  }
 
   /// Kinds of passes. Passes of one kind use the parameters in the same order.
   enum class Pass {
@@ -87,7 +100,9 @@ class ShardedParameters : private CallListener {
   void call_operator(
       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       std::vector<c10::IValue>& stack) override;
-  void note(const at::Tensor& tensor);
+  void note(const at::Tensor& tensor, const c10::OperatorHandle& op);
+  void check_own(
+      size_t bucket, int64_t begin, int64_t last, const std::string& op) const;
   void use(std::vector<size_t> buckets, const std::string& op);
 
   void begin(Uses& uses);
@@ -121,6 +136,8 @@ class ShardedParameters : private CallListener {
   std::map<size_t, WorkPtr> gathered_;
   // Buckets of the current call.
   std::vector<size_t> of_call_;
+  bool are_complete_ = true;
+  std::optional<Scope> outside_;
 };
 
 }  // namespace tandem

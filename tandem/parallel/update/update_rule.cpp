@@ -14,7 +14,8 @@ UpdateRule::UpdateRule(
       sharded_(kind > Sharding::none),
       sends_parameters_(sharded_ && kind != Sharding::parameters),
       own_(
-          sharded_ ? own_parts()
+          sharded_ ? parts.arenas.parameters().layout().parts(
+                         replicas.rank(), replicas.size())
                    : parts.arenas.parameters().layout().trainable_ranges()) {}
 
 void UpdateRule::start() {
@@ -40,8 +41,10 @@ void UpdateRule::start() {
 }
 
 at::Tensor UpdateRule::gradient_squares() {
-  const auto mine = squares_of(parts_.arenas.gradients(), own_);
-  return (sharded_ ? total_of(replicas_.stack(mine, "gradient norm")) : mine).sum();
+  const Arena& gradients = parts_.arenas.gradients();
+  return (sharded_ ? squares_of_parts(replicas_, gradients, own_)
+                   : squares_of(gradients, own_))
+      .sum();
 }
 
 void UpdateRule::unscale(StepScalars& step) {
@@ -82,15 +85,6 @@ void UpdateRule::collect_state() {
   for (const Arena* arena : parts_.optimizer.state()) {
     gather_parts(replicas_, *arena);
   }
-}
-
-// Returns this rank's part of each bucket.
-std::vector<ArenaRange> UpdateRule::own_parts() const {
-  std::vector<ArenaRange> parts;
-  for (const auto& bucket : buckets()) {
-    parts.push_back(bucket.part(replicas_.rank(), replicas_.size()));
-  }
-  return parts;
 }
 
 }  // namespace tandem

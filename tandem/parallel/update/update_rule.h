@@ -52,7 +52,6 @@ class UpdateRule {
   const std::vector<Bucket>& buckets() const {
     return parts_.arenas.parameters().layout().buckets();
   }
-  std::vector<ArenaRange> own_parts() const;
 
   Communicator& replicas_;
   StrategyParts parts_;

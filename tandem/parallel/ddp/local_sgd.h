@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tandem/comm/communicator.h"
+#include "tandem/core/arena.h"
+#include "tandem/core/module_state.h"
+
+namespace tandem {
+
+/// Options of LocalSgd.
+struct LocalSgdOptions {
+  // Number of optimizer steps between two averages.
+  int64_t average_every = 4;
+  // True if averages include floating-point and integer buffers, such as batch norm's
+  // running statistics. The means of integers are rounded towards zero.
+  bool average_buffers = true;
+};
+
+/// Local SGD in a custom loop: each rank makes steps with its own gradients, and every
+/// few steps the ranks average their parameters. The counterpart of PyTorch's
+/// PeriodicModelAverager.
+///
+///   tandem::LocalSgd averaging(*net, *run.comm, {8});
+///   torch::optim::SGD optimizer(net->parameters(), 0.01);
+///   ...
+///     loss.backward();
+///     optimizer.step();
+///     averaging.step();
+///   ...
+///   averaging.average();  // at the end of the run
+///
+/// The constructor copies rank 0's parameters and buffers to all ranks and moves their
+/// memory into arenas, so make the LocalSgd before the optimizer. The module and the
+/// communicator must outlive it. Frozen parameters are not averaged. The averages have
+/// the bits of `tandem train --strategy averaging` with the same `--average-every`. Not
+/// thread-safe.
+///
+/// Source: Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019.
+class LocalSgd {
+ public:
+  /// Collective. Throws ConfigError if the ranks' models or options differ, or if
+  /// `average_every` is below 1.
+  template <typename Module>
+  LocalSgd(Module& module, Communicator& comm, const LocalSgdOptions& options = {})
+      : LocalSgd(
+            named_tensors(module.named_parameters()),
+            named_tensors(module.named_buffers()), comm, options) {}
+  LocalSgd(
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& buffers, Communicator& comm,
+      const LocalSgdOptions& options);
+
+  /// Counts an optimizer step, and averages after every `average_every` steps.
+  /// Collective in these steps, so all ranks make the same number of steps.
+  void step();
+
+  /// Averages parameters and buffers now, unless they have been averaged since the last
+  /// step. Collective.
+  void average();
+
+  /// Returns the arenas of parameters, gradients and buffers.
+  ModelArenas& arenas() {
+    return arenas_;
+  }
+
+ private:
+  Communicator& comm_;
+  const LocalSgdOptions options_;
+  ModelArenas arenas_;
+  int64_t steps_since_average_ = 0;
+};
+
+}  // namespace tandem

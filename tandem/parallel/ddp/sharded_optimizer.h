@@ -1,0 +1,83 @@
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/ddp/distributed_data_parallel.h"
+
+namespace torch {
+namespace optim {
+class LBFGS;
+}  // namespace optim
+}  // namespace torch
+
+namespace tandem {
+
+/// An optimizer of torch::optim that updates only this rank's share of the parameters,
+/// and then sends the result to the other ranks. Its state, such as Adam's averages,
+/// exists only for the share. The counterpart of PyTorch's ZeroRedundancyOptimizer, and
+/// of an optimizer over the parameters of fully_shard().
+///
+///   tandem::DistributedDataParallelOptions options;
+///   options.shard = tandem::Sharding::optimizer;
+///   tandem::DistributedDataParallel ddp(*net, *run.comm, options);
+///   tandem::ShardedOptimizer<torch::optim::Adam> optimizer(
+///       ddp, torch::optim::AdamOptions(1e-3));
+///
+/// `Base` must compute each element of a parameter from the same element of its
+/// gradient, as SGD, Adam, AdamW, Adagrad and RMSprop of torch::optim do. Every
+/// division into shares then gives the same bits. With Sharding::none, the share is all
+/// parameters, so one loop fits all kinds of sharding.
+///
+/// step() is collective. Create the optimizer after `ddp`, which must outlive it. Not
+/// thread-safe.
+template <typename Base>
+class ShardedOptimizer : public Base, public CommonDecision {
+  static_assert(
+      !std::is_same_v<Base, torch::optim::LBFGS>,
+      "LBFGS needs whole parameters; use another optimizer");
+
+ public:
+  /// Updates the share of all trainable parameters.
+  template <typename Options>
+  ShardedOptimizer(DistributedDataParallel& ddp, const Options& options)
+      : ShardedOptimizer(
+            ddp,
+            std::vector{
+                torch::optim::OptimizerParamGroup(tensors_of(ddp.own_parameters()))},
+            options) {}
+
+  /// Updates groups of tensors from ddp.own_parameters(), each with its own options or
+  /// with `defaults`.
+  template <typename Options>
+  ShardedOptimizer(
+      DistributedDataParallel& ddp,
+      std::vector<torch::optim::OptimizerParamGroup> groups, const Options& defaults)
+      : Base(std::move(groups), defaults), ddp_(ddp) {}
+
+  /// Makes a step as `Base` does. With Sharding::optimizer and Sharding::gradients, all
+  /// ranks then have all parameters.
+  torch::Tensor step(torch::optim::Optimizer::LossClosure closure = nullptr) override {
+    auto loss = Base::step(std::move(closure));
+    ddp_.gather_updated();
+    return loss;
+  }
+
+  /// Sets all gradients to zero, also those of other ranks' shares.
+  void zero_grad(bool /*set_to_none*/ = true) {
+    ddp_.zero_grad();
+  }
+
+  bool holds_on_all_ranks(bool mine) override {
+    return ddp_.holds_on_all_ranks(mine);
+  }
+
+ private:
+  DistributedDataParallel& ddp_;
+};
+
+}  // namespace tandem
