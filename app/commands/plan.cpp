@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/recipe_runs/plan_inputs.h"
@@ -17,6 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kBytesPerGigabit = 1e9 / 8;
+constexpr double kMebibyte = 1 << 20;
 
 // Returns the settings that are passed to `bench step`, in addition to the batch size.
 std::vector<const char*> measured_settings() {
@@ -254,6 +256,17 @@ std::string buckets_text(const std::vector<GradientBucket>& buckets) {
   return join(parts, ",");
 }
 
+// Returns the smallest number of ranks above 1, and the largest one. Without such a
+// number, both are 1.
+std::pair<int, int> ranks_for_memory(const std::vector<ScalingPoint>& points) {
+  std::pair<int, int> found{1, 1};
+  for (const auto& point : points) {
+    found.first = found.first == 1 ? point.ranks : found.first;
+    found.second = std::max(found.second, point.ranks);
+  }
+  return found;
+}
+
 void print_json(const PlanInputs& inputs, const std::vector<ScalingPoint>& points) {
   const ScalingInputs& scaling = inputs.scaling;
   ordered_json json;
@@ -277,6 +290,10 @@ void print_json(const PlanInputs& inputs, const std::vector<ScalingPoint>& point
       row["samples_per_second"] = samples_per_second(inputs, point);
     }
     json["rows"].push_back(row);
+  }
+  if (inputs.tensors) {
+    const auto [fewest, most] = ranks_for_memory(points);
+    json["memory"] = memory_json(*inputs.tensors, fewest, most);
   }
   fmt::print("{}\n", json.dump());
 }
@@ -310,6 +327,19 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
     }
   }
   fmt::print("{}", to_text(table));
+  if (inputs.tensors) {
+    const TensorBytes& tensors = *inputs.tensors;
+    const auto [fewest, most] = ranks_for_memory(points);
+    fmt::print(
+        "\nTensors of a rank without --shard: {:.1f} MiB of parameters, {:.1f} MiB of "
+        "gradients, {:.1f} MiB of the optimizer's state, {} of activations.\n\n{}",
+        tensors.parameters / kMebibyte, tensors.trained / kMebibyte,
+        tensors.optimizer / kMebibyte,
+        tensors.activations > 0
+            ? fmt::format("{:.1f} MiB", tensors.activations / kMebibyte)
+            : "unknown bytes",
+        to_text(memory_table(tensors, fewest, most)));
+  }
 }
 
 }  // namespace

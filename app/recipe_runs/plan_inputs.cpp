@@ -185,6 +185,7 @@ PlanInputs measure_inputs(
   scaling.local_ms = time_inside_node(scaling.buckets, ranks_per_node);
   scaling.comm_cpu_ms = time_all_reduce(scaling.buckets, 2, "gloo");
   inputs.batch_size = step.value("batch", 0);
+  inputs.tensors = tensor_bytes_of(step);
   inputs.origin = fmt::format(
       "measured here: {}, {}, {}", step.value("model", "?"),
       step.value("executor", "?"), step.value("precision", "?"));

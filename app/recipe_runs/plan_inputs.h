@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/command.h"
+#include "app/recipe_runs/memory_plan.h"
 #include "tandem/train/scaling_model.h"
 
 namespace tandem::app {
@@ -14,6 +16,8 @@ struct PlanInputs {
   ScalingInputs scaling;
   // Samples per rank and step; 0 if unknown.
   int64_t batch_size = 0;
+  // Sizes of tensors; nullopt if they were not measured.
+  std::optional<TensorBytes> tensors;
   // Source of the step time and the gradients, as text for the output.
   std::string origin;
 };

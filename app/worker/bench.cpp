@@ -72,6 +72,8 @@ struct StepTimes {
   // milliseconds, by bucket and step. Communication during this time overlaps with
   // backward.
   std::vector<std::vector<double>> bucket_lead_ms;
+  // Object "tensor_bytes" of the output.
+  ordered_json tensor_bytes;
   // The executor that "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;
 };
@@ -100,6 +102,42 @@ void add_spans(StepTimes& times, const Trace& trace) {
   }
 }
 
+// Returns the sizes of the tensors of a rank, and runs forward and backward of `batch`
+// to find the size of the values that are kept for backward.
+ordered_json tensor_bytes(
+    const Assembly& parts, const Batch& batch, const StepContext& context) {
+  const Arena& parameters = parts.arenas->parameters();
+  int64_t all = 0;
+  int64_t trained = 0;
+  int64_t largest_bucket = 0;
+  int64_t optimizer = 0;
+  for (const auto& range : parameters.layout().ranges()) {
+    const auto bytes = static_cast<int64_t>(parameters.slice(range).nbytes());
+    all += bytes;
+    trained += parts.arenas->gradients().holds(range.segment) ? bytes : 0;
+  }
+  for (const auto& bucket : parameters.layout().buckets()) {
+    largest_bucket = std::max(
+        largest_bucket, static_cast<int64_t>(parameters.slice(bucket.range).nbytes()));
+  }
+  for (const Arena* state : parts.optimizer->state()) {
+    for (const auto& range : state->layout().ranges()) {
+      optimizer += static_cast<int64_t>(state->segment(range.segment).nbytes());
+    }
+  }
+  parts.executor->zero_gradients();
+  parts.executor->forward(0, batch, context);
+  const int64_t activations = parts.executor->kept_bytes();
+  NoSink no_sink;
+  parts.executor->backward(0, {}, context, no_sink);
+  return {
+      {"parameters", all},
+      {"trained", trained},
+      {"optimizer", optimizer},
+      {"activations", activations},
+      {"largest_bucket", largest_bucket}};
+}
+
 StepTimes time_steps(
     const BenchStepOptions& options, Communicator& comm, const Placement& placement) {
   const auto data = load_dataset(DataRequest(options.config)).train;
@@ -117,6 +155,8 @@ StepTimes time_steps(
   StepContext context;
   context.lr = parts.optimizer->base_lr();
   StepTimes times;
+  times.tensor_bytes =
+      tensor_bytes(parts, options.prefetched ? fetched[0] : batches.next(), context);
   times.executor = parts.executor->kind();
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
@@ -175,6 +215,7 @@ int bench_step(const Arguments& arguments) {
     json["buckets"] = buckets_json(times);
   }
   json["samples_per_second"] = rate;
+  json["tensor_bytes"] = times.tensor_bytes;
   json["steps"] = options.steps;
   json["model"] = config.model.model();
   json["data"] = config.data.source;

@@ -179,6 +179,13 @@ class Communicator {
     return *this;
   }
 
+  /// Returns the ranks of this rank's host, as a group of this communicator that shares
+  /// memory; null if there is no such group. Its calls are ordered with the calls of
+  /// this communicator.
+  virtual Communicator* ranks_of_host() {
+    return nullptr;
+  }
+
   /// Returns a flat tensor of zeros in main memory, for data that this group reduces.
   /// Some backends reduce such a tensor without copying it. Not collective;
   /// thread-safe. The tensor may outlive the communicator.

@@ -94,6 +94,58 @@ TEST(Sharding, HasTheBitsOfReplicasWithTheHookAndTheScaler) {
   }
 }
 
+// Groups of ranks that divide values, and are replicas of each other.
+TEST(Sharding, GroupsHaveTheResultsOfReplicas) {
+  struct Shape {
+    int size;
+    int64_t group;
+  };
+  for (const char* backend : {"thread", "shm", "gloo", "hierarchical"}) {
+    for (const auto& [size, group] : {Shape{4, 2}, Shape{3, 3}, Shape{6, 3}}) {
+      SCOPED_TRACE(
+          std::to_string(size) + " in groups of " + std::to_string(group) + " over " +
+          backend);
+      RunOptions options = options_of(OptimizerKind::adam);
+      options.strategy.clip_norm = 0.5;
+      options.micro_batches = 2;
+      options.data_size = 50;
+      options.tail = Tail::keep;
+      const auto train = [&](Communicator& comm) {
+        return train_small_net(comm, options);
+      };
+      options.strategy.shard = Sharding::none;
+      const auto replicated = on_each_rank(backend, size, train);
+      options.strategy.shard_group = group;
+      for (const auto shard : kSharded) {
+        options.strategy.shard = shard;
+        const auto sharded = on_each_rank(backend, size, train);
+        for (const auto& rank : sharded) {
+          EXPECT_EQ(rank.sha256, sharded[0].sha256) << name_of(shard);
+          EXPECT_LE(
+              relative_difference(rank.parameters, replicated[0].parameters), 1e-12)
+              << name_of(shard);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sharding, RejectsGroupsThatDoNotDivideTheRanks) {
+  const auto refusal = [](int size, int64_t group) {
+    RunOptions options = options_of(OptimizerKind::sgd);
+    options.strategy.shard = Sharding::gradients;
+    options.strategy.shard_group = group;
+    return error_of<ConfigError>([&] {
+      run_backend(
+          "thread", size, [&](Communicator& comm) { train_small_net(comm, options); });
+    });
+  };
+  EXPECT_EQ(
+      refusal(4, 3),
+      "[parallel] shard_group is 3, expected a divisor of the 4 ranks; change "
+      "--shard-group");
+}
+
 TEST(Sharding, ARankWithoutSamplesInTheFirstStepIsAnError) {
   RunOptions options = options_of(OptimizerKind::sgd);
   options.strategy.shard = Sharding::parameters;

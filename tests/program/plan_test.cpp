@@ -62,6 +62,33 @@ TEST(Plan, MeasuresAStepWithoutFrozenParameters) {
   EXPECT_GT(measured["rows"][1]["step_ms"], measured["rows"][0]["step_ms"]);
 }
 
+TEST(Plan, ShowsMemoryAndBytesForEachKindOfSharding) {
+  const Arguments measured = {"--measure", "--model",     "net",  "--executor",
+                              "eager",     "--optimizer", "adam", "--batch-size",
+                              "8",         "--nodes",     "1,4"};
+  const auto rows = planned(measured)["memory"];
+  ASSERT_EQ(rows.size(), 4u);
+  const auto bytes = [&](size_t row) {
+    return rows[row]["bytes_per_rank"].get<double>();
+  };
+  // The parameters of net, whose tensors have padding.
+  const double model = 4 * 1'199'882;
+  const double activations = bytes(0) - 4 * model;
+  EXPECT_GT(activations, 0);
+  EXPECT_LT(activations, 8 * 1e6);
+  // Adam has two values per parameter. With 4 ranks, three quarters are elsewhere.
+  EXPECT_NEAR(bytes(0) - bytes(1), 2 * model * 3 / 4, 0.01 * model);
+  // The largest bucket is fc1's weight, so two buckets need more than all gradients.
+  EXPECT_EQ(bytes(2), bytes(1));
+  EXPECT_EQ(rows[3]["shard"], "parameters");
+  EXPECT_NEAR(rows[0]["bytes_sent"], 2 * model * 3 / 4, 0.01 * model);
+  EXPECT_NEAR(rows[3]["bytes_sent"], 3 * model * 3 / 4, 0.01 * model);
+  expect_parts(
+      checked(plan(measured)).output,
+      {"Tensors of a rank without --shard: 4.6 MiB of parameters", "MiB per rank of 4",
+       "\nparameters "});
+}
+
 TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
   const auto step =
       json::parse(run_ok({"bench", "step", "--model", "net", "--batch-size", "2",

@@ -253,6 +253,9 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
     return reductions_.levels().host->make_buffer(numel, dtype);
   }
+  Communicator* ranks_of_host() override {
+    return reductions_.levels().host.get();
+  }
   RpcBackend* rpc_backend() override {
     return this;
   }

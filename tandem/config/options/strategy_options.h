@@ -205,6 +205,9 @@ struct StrategyOptions {
   // Special values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
   static constexpr int64_t kAtTheEnd = -1;
+  // Special values of shard_group.
+  static constexpr int64_t kAllRanks = 0;
+  static constexpr int64_t kRanksOfHost = -1;
 
   StrategyKind kind = StrategyKind::data_parallel;
   SyncMode sync = SyncMode::overlap;
@@ -224,6 +227,10 @@ struct StrategyOptions {
   // all ranks. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
   // Trillion Parameter Models", SC 2020.
   Sharding shard = Sharding::automatic;
+  // Number of consecutive ranks that divide the values among them, kAllRanks or
+  // kRanksOfHost. Groups are replicas of each other (hybrid sharding): gradients are
+  // summed within each group, and then between the ranks that have the same part.
+  int64_t shard_group = kAllRanks;
   // Maximum 2-norm of all gradients together. If the norm is greater, gradients are
   // scaled down. 0: no limit.
   double clip_norm = 0;
@@ -277,6 +284,16 @@ struct StrategyOptions {
     table.add("shard", &O::shard, "values of which each rank keeps only a part")
         .needs("strategy", &O::kind, kinds_with(kSharesUpdate))
         .formerly("optimizer_state");
+    table
+        .add(
+            "shard_group", &O::shard_group,
+            "number of consecutive ranks that divide the values of --shard among them")
+        .between(2, kMany)
+        .or_word("all", kAllRanks, "all ranks")
+        .or_word("host", kRanksOfHost, "the ranks of each host, as in HSDP")
+        .needs(
+            "shard", &O::shard,
+            {Sharding::optimizer, Sharding::gradients, Sharding::parameters});
     table
         .add("clip_norm", &O::clip_norm, "largest 2-norm of all gradients; 0: no limit")
         .between(0, kLarge)

@@ -19,6 +19,7 @@
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/shard_groups.h"
 #include "tandem/parallel/update/sharded_parameters.h"
 
 namespace tandem {
@@ -89,20 +90,26 @@ struct DistributedDataParallel::State {
         arenas(
             checked(parameters, options), buffers,
             in_buffers_of(group, options.bucket_bytes)),
-        share(arenas, options.shard, group),
+        groups(
+            options.shard == Sharding::none ? StrategyOptions::kAllRanks
+                                            : options.shard_group,
+            group),
+        share(arenas, options.shard, groups.shard()),
         watch(arenas, std::move(list)),
         reducer(
-            comm, arenas.gradients(), true,
+            groups.shard(), arenas.gradients(), true,
             {options.comm_hook, 1.0 / group.size(), options.bucket_hook},
-            options.shard == Sharding::none ? SumGoesTo::all_ranks : SumGoesTo::owners),
+            options.shard == Sharding::none ? SumGoesTo::all_ranks : SumGoesTo::owners,
+            groups.replicas()),
         guard(
             comm, arenas,
             {options.drift_check, options.check_samples, options.check_every}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {
     comm.check_equal(
-        "DistributedDataParallelOptions", std::string("shard ") +
-                                              name_of(options.shard) + ", join " +
-                                              (options.join ? "true" : "false"));
+        "DistributedDataParallelOptions",
+        std::string("shard ") + name_of(options.shard) + " in groups of " +
+            std::to_string(options.shard_group) + ", join " +
+            (options.join ? "true" : "false"));
   }
 
   // Gives all ranks rank 0's parameters and buffers. Collective.
@@ -112,7 +119,7 @@ struct DistributedDataParallel::State {
       arenas.gradients().release_on_zero();
     }
     if (options.shard == Sharding::parameters) {
-      parts = std::make_unique<ShardedParameters>(comm, arenas.parameters());
+      parts = std::make_unique<ShardedParameters>(groups.shard(), arenas.parameters());
       parts->release();
       parts->watch_thread();
     }
@@ -262,6 +269,7 @@ struct DistributedDataParallel::State {
   Communicator& comm;
   const Options options;
   ModelArenas arenas;
+  ShardGroups groups;
   OwnShare share;
   ModuleWatch watch;
   GradReducer reducer;
@@ -321,7 +329,7 @@ double DistributedDataParallel::clip_grad_norm(double max_norm) {
   const auto& own = state_->share.ranges();
   const auto squares = state_->options.shard == Sharding::none
                            ? squares_of(gradients, own)
-                           : squares_of_parts(state_->comm, gradients, own);
+                           : squares_of_parts(state_->groups.shard(), gradients, own);
   const auto norm = squares.sum().sqrt();
   const auto factor = clip_factor(norm, max_norm);
   for (const auto& range : own) {
@@ -348,14 +356,16 @@ void DistributedDataParallel::gather_updated() {
   if (state_->parts) {
     state_->parts->release();
   } else if (state_->options.shard != Sharding::none) {
-    gather_parts_at_all(state_->comm, state_->arenas.parameters());
+    gather_parts_at_all(state_->groups.shard(), state_->arenas.parameters());
   }
 }
 
 bool DistributedDataParallel::holds_on_all_ranks(bool mine) {
   return state_->options.shard == Sharding::none
              ? mine
-             : reduce_count(mine ? 1 : 0, ReduceOp::min, "decision", state_->comm) == 1;
+             : reduce_count(
+                   mine ? 1 : 0, ReduceOp::min, "decision", state_->groups.shard()) ==
+                   1;
 }
 
 void DistributedDataParallel::join(const std::function<void()>& step) {

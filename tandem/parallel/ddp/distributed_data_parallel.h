@@ -34,6 +34,9 @@ struct DistributedDataParallelOptions {
   // other than `none`, use a ShardedOptimizer (sharded_optimizer.h). `automatic` means
   // `none`.
   Sharding shard = Sharding::none;
+  // Ranks that divide these values among them, as StrategyOptions::shard_group: hybrid
+  // sharding, the counterpart of fully_shard() over a two-dimensional mesh.
+  int64_t shard_group = StrategyOptions::kAllRanks;
 
   // --- uneven inputs (equal on all ranks) ---
   // True if ranks may have different numbers of batches and call join(). Each reducing

@@ -31,6 +31,34 @@ at::Tensor sent_for(Communicator& comm, const at::Tensor& slice, CommHook hook) 
   }
 }
 
+// A reduction within a shard group, and then between its replicas.
+class TwoLevels : public Work {
+ public:
+  TwoLevels(WorkPtr first, std::function<WorkPtr()> start_second)
+      : first_(std::move(first)), start_second_(std::move(start_second)) {}
+
+  bool test() override {
+    if (second_ == nullptr && first_->test()) {
+      first_->wait();
+      second_ = start_second_();
+    }
+    return second_ != nullptr && second_->test();
+  }
+
+  void wait(std::chrono::milliseconds timeout) override {
+    if (second_ == nullptr) {
+      first_->wait(timeout);
+      second_ = start_second_();
+    }
+    second_->wait(timeout);
+  }
+
+ private:
+  WorkPtr first_;
+  std::function<WorkPtr()> start_second_;
+  WorkPtr second_;
+};
+
 std::vector<NamedTensor> views_of(
     const Arena& gradients, const std::vector<size_t>& slots) {
   std::vector<NamedTensor> views;
@@ -44,12 +72,13 @@ std::vector<NamedTensor> views_of(
 
 GradReducer::GradReducer(
     Communicator& comm, Arena& gradients, bool during_backward, WireFormat wire,
-    SumGoesTo goes_to)
+    SumGoesTo goes_to, Communicator* replicas)
     : comm_(comm),
       gradients_(gradients),
       during_backward_(during_backward),
       wire_(std::move(wire)),
       goes_to_(goes_to),
+      replicas_(replicas),
       missing_(buckets().size()),
       works_(buckets().size()),
       arrivals_(buckets().size()),
@@ -61,7 +90,8 @@ GradReducer::GradReducer(
         {i, i + 1 == buckets().size(), gradients.slice(bucket.range),
          views_of(gradients, bucket.slots)});
     sent_.push_back(sent_for(
-        comm, slices_.back().flat, comm.size() > 1 ? wire_.hook : CommHook::none));
+        comm, slices_.back().flat,
+        comm.size() > 1 || replicas != nullptr ? wire_.hook : CommHook::none));
     for (const size_t slot : bucket.slots) {
       bucket_of_slot_[slot] = i;
     }
@@ -150,6 +180,12 @@ std::function<void()> GradReducer::sum(size_t bucket) {
   auto work = goes_to_ == SumGoesTo::all_ranks
                   ? comm_.all_reduce(sent, ReduceOp::sum, label)
                   : comm_.reduce_scatter(summed_part(bucket, sent), sent, label);
+  if (replicas_ != nullptr) {
+    work = std::make_shared<TwoLevels>(
+        std::move(work), [this, part = summed_part(bucket, sent), label] {
+          return replicas_->all_reduce(part, ReduceOp::sum, label);
+        });
+  }
   works_[bucket] = work;
   return [this, bucket, work = std::move(work)] {
     work->wait();

@@ -47,10 +47,11 @@ class GradReducer : public GradientSink {
  public:
   /// If `during_backward` is true, the reductions of full buckets are started during
   /// backward. Otherwise, finish() starts all reductions. A custom reduction of `wire`
-  /// needs `all_ranks`.
+  /// needs `all_ranks`. With `owners`, a part that `comm` has summed is then summed
+  /// over `replicas`, unless it is null.
   GradReducer(
       Communicator& comm, Arena& gradients, bool during_backward, WireFormat wire = {},
-      SumGoesTo goes_to = SumGoesTo::all_ranks);
+      SumGoesTo goes_to = SumGoesTo::all_ranks, Communicator* replicas = nullptr);
 
   /// Prepares for the next reduction. Call it before the backward whose gradients are
   /// reduced. `trace` gets a span for the start of each reduction; it may be null.
@@ -94,6 +95,7 @@ class GradReducer : public GradientSink {
   bool during_backward_;
   WireFormat wire_;
   SumGoesTo goes_to_;
+  Communicator* replicas_;
   // Slice of the gradient arena for each bucket.
   std::vector<GradBucket> slices_;
   // Tensor that is sent for each bucket. Without a comm hook, the slice itself.

@@ -7,6 +7,7 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/shard_groups.h"
 #include "tandem/parallel/update/sharded_parameters.h"
 #include "tandem/parallel/update/update_rule.h"
 
@@ -27,19 +28,27 @@ class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
       : Strategy(options, parts),
-        update_(options.shard, parts.comm, parts),
+        groups_(
+            options.shard > Sharding::none ? options.shard_group
+                                           : StrategyOptions::kAllRanks,
+            parts.comm),
+        update_(options.shard, groups_.shard(), parts),
         reducer_(
-            parts.comm, parts.arenas.gradients(), options.sync == SyncMode::overlap,
-            wire_of(options, parts), update_.sum_goes_to()) {
+            groups_.shard(), parts.arenas.gradients(),
+            options.sync == SyncMode::overlap, wire_of(options, parts),
+            update_.sum_goes_to(), groups_.replicas()) {
     if (options.shard == Sharding::parameters) {
-      parameters_ =
-          std::make_unique<ShardedParameters>(parts.comm, parts.arenas.parameters());
+      parameters_ = std::make_unique<ShardedParameters>(
+          groups_.shard(), parts.arenas.parameters());
       alone_ = make_single_communicator();
     }
   }
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas);
+    if (groups_.replicas() != nullptr && groups_.shard().rank() == 0) {
+      broadcast_state(*groups_.replicas(), parts_.optimizer);
+    }
     update_.start();
     if (parameters_) {
       parameters_->release();
@@ -163,6 +172,7 @@ class DataParallel : public Strategy {
     update_.update(step);
   }
 
+  ShardGroups groups_;
   UpdateRule update_;
   GradReducer reducer_;
   // Null unless the parameters are sharded.

@@ -251,6 +251,11 @@ class Pipeline : public Strategy {
 
 std::unique_ptr<Strategy> make_pipeline(
     const StrategyOptions& options, const StrategyParts& parts) {
+  if (options.shard_group != StrategyOptions::kAllRanks) {
+    throw ConfigError(
+        "[parallel] --shard-group is for strategy data_parallel, because a stage's "
+        "replicas already divide its values; leave it out");
+  }
   if (options.shard == Sharding::parameters) {
     throw ConfigError(
         "[parallel] --shard parameters is for strategy data_parallel, because stages "

@@ -137,6 +137,44 @@ TEST(ShardedLoop, HasTheBitsOfReplicasWithClippingAndSeveralPasses) {
       loop, torch::optim::AdamOptions(0.01));
 }
 
+TEST(ShardedLoop, GroupsHaveTheResultsOfReplicas) {
+  const auto train_in_groups = [](Communicator& comm, Sharding shard, int64_t group) {
+    auto net = make_net();
+    auto options = ddp_options(shard);
+    options.shard_group = group;
+    DistributedDataParallel ddp(*net, comm, options);
+    ShardedOptimizer<torch::optim::Adam> optimizer(
+        ddp, torch::optim::AdamOptions(0.01));
+    for (int step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      ddp.pass([&] { loss_of(net, comm.rank(), step).backward(); });
+      ddp.clip_grad_norm(0.3);
+      optimizer.step();
+    }
+    ddp.check();
+    ddp.gather_parameters();
+    std::vector<at::Tensor> flat;
+    for (const auto& parameter : net->parameters()) {
+      flat.push_back(parameter.detach().reshape(-1));
+    }
+    return at::cat(flat).clone();
+  };
+  for (const char* backend : {"thread", "shm", "gloo", "hierarchical"}) {
+    const auto all = [&](Sharding shard, int64_t group) {
+      return on_each_rank(backend, 4, [&](Communicator& comm) {
+        return train_in_groups(comm, shard, group);
+      });
+    };
+    const auto expected = all(Sharding::none, StrategyOptions::kAllRanks)[0];
+    for (const auto shard : kAll) {
+      for (const auto& parameters : all(shard, 2)) {
+        EXPECT_LE((parameters - expected).abs().max().item<double>(), 1e-12)
+            << name_of(shard) << " over " << backend;
+      }
+    }
+  }
+}
+
 TEST(ShardedLoop, GivesTheOptimizerOnlyAShare) {
   const auto sizes = on_each_rank("thread", 3, [](Communicator& comm) {
     auto net = make_net();
