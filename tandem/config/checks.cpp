@@ -7,6 +7,7 @@
 #include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/line_format.h"
+#include "tandem/config/milestones.h"
 #include "tandem/config/name_patterns.h"
 
 namespace tandem {
@@ -76,6 +77,12 @@ void check_patterns(const RunConfig& config) {
   static_cast<void>(parse_pattern_factors("lr_factor", config.optimizer.lr_factor));
   static_cast<void>(parse_pattern_factors(
       "weight_decay_factor", config.optimizer.weight_decay_factor));
+}
+
+void check_schedule(const LrScheduleOptions& schedule) {
+  if (schedule.kind == ScheduleKind::multistep) {
+    static_cast<void>(parse_milestones(schedule.milestones));
+  }
 }
 
 // Checks that no rank needs the labels of another rank's share.
@@ -242,8 +249,8 @@ void check_ranks(const RunConfig& config) {
       "--launcher tandem");
 }
 
-// Throws ConfigError if probabilities are normalized, or if only one of mean and std has
-// numbers. The default of the other would rarely fit these numbers.
+// Throws ConfigError if probabilities are normalized, or if only one of mean and std
+// has numbers. The default of the other would rarely fit these numbers.
 void check_normalization(const DataOptions& data, LossKind loss) {
   refuse_if(
       loss == LossKind::bce && has_normalized_targets(data),
@@ -293,6 +300,7 @@ void check(const RunConfig& config) {
   check_run_directory(config);
   check_watched_evaluations(config);
   check_strategy(config);
+  check_schedule(config.schedule);
   check_divided_batch(config);
   check_device(config);
   check_ranks(config);
