@@ -5,7 +5,7 @@
 /// headers:
 ///   tandem/parallel/ddp/data_parallel_module.h   tandem::DataParallel
 ///   tandem/data/distributed_sampler.h            tandem::DistributedSampler
-///   tandem/optim/torch_adadelta.h                tandem::Adadelta
+///   tandem/optim/torch_optim.h                   tandem::Lion, tandem::Adadelta, ...
 ///   tandem/comm/join/join_mpi.h                  tandem::join_run(MPI_Comm)
 
 // Ranks and their communication.

@@ -94,8 +94,9 @@ void check_ignore_index(const RunConfig& config) {
       config.model.ignore_index);
 }
 
-// Checks that the strategy supports loss_scale, ema_decay and stages. With loss_scale,
-// ranks skip a step whose gradients overflowed, so every rank needs all gradients.
+// Checks that the strategy supports loss_scale, ema_decay, stages and the optimizer.
+// With loss_scale, ranks skip a step whose gradients overflowed, so every rank needs
+// all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   refuse_if(
@@ -114,6 +115,12 @@ void check_strategy(const RunConfig& config) {
       "stages is {}, which is for strategy pipeline, not {}; use --strategy pipeline, "
       "or leave out --stages",
       strategy.stages, name_of(strategy.kind));
+  refuse_if(
+      strategy.shard > Sharding::none &&
+          row_of(config.optimizer.kind).needs_whole_tensors,
+      "shard is {}, which divides parameter tensors among ranks, but optimizer {} "
+      "needs whole tensors; use --shard none, or change --optimizer",
+      name_of(strategy.shard), name_of(config.optimizer.kind));
 }
 
 // Checks that no setting contradicts divide_batch, which uses every sample once and
