@@ -192,6 +192,20 @@ TEST(Optimizer, DoesNotChangeFrozenSegments) {
   EXPECT_TRUE(parameters.view(2).eq(1).all().item<bool>());
 }
 
+// Rounding can make the variance of equal gradients negative.
+TEST(Rmsprop, EqualGradientsGiveNumbers) {
+  auto options = named("rmsprop");
+  options.centered = true;
+  options.alpha = 0.5;
+  Arenas arenas(at::kFloat);
+  const auto optimizer = make_optimizer(options, arenas.parameters, arenas.gradients);
+  arenas.set_gradients(1);
+  for (int64_t step = 1; step <= 100; ++step) {
+    update_all(*optimizer, arenas, {1e-9, 1, step});
+  }
+  EXPECT_TRUE(arenas.parameters.segment(0).isfinite().all().item<bool>());
+}
+
 TEST(Optimizer, StateHasPyTorchNames) {
   const auto names = [](const OptimizerOptions& options) {
     Arenas arenas(at::kFloat);
