@@ -7,7 +7,7 @@
 ///   tandem/parallel/ddp/sharded_optimizer.h      tandem::ShardedOptimizer
 ///   tandem/parallel/ddp/sync_batch_norm_module.h tandem::SyncBatchNorm
 ///   tandem/data/distributed_sampler.h            tandem::DistributedSampler
-///   tandem/optim/torch_adadelta.h                tandem::Adadelta
+///   tandem/optim/torch_optim.h                   tandem::Lion, tandem::Adadelta, ...
 ///   tandem/comm/join/join_mpi.h                  tandem::join_run(MPI_Comm)
 
 // Ranks and their communication.

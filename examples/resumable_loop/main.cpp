@@ -4,7 +4,7 @@
 //   tandem launch --nproc-per-node 2 ./resumable_loop [DIRECTORY] [EPOCHS]
 
 #include <tandem/data/distributed_sampler.h>
-#include <tandem/optim/torch_adadelta.h>
+#include <tandem/optim/torch_optim.h>
 #include <tandem/tandem.h>
 #include <torch/data.h>
 #include <torch/nn.h>

@@ -42,8 +42,8 @@ namespace tandem {
 /// same bits as an undisturbed loop.
 ///
 /// **Optimizers.** SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS of torch::optim, and
-/// tandem::Adadelta, with any parameter groups. Classes that are derived from these are
-/// rejected, because they may have more state.
+/// the optimizers of optim/torch_optim.h, with any parameter groups. Classes that are
+/// derived from these are rejected, because they may have more state.
 ///
 /// All objects must outlive the Checkpoint. Not thread-safe.
 class Checkpoint {

@@ -22,8 +22,10 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/optim/algorithm.h"
+#include "tandem/optim/group_settings.h"
 #include "tandem/optim/optimizer_state.h"
-#include "tandem/optim/torch_adadelta.h"
+#include "tandem/optim/torch_optim.h"
 
 namespace tandem {
 
@@ -188,17 +190,15 @@ void list(torch::optim::LBFGSParamState& state, Fields& field) {
   field("ro", state.ro());
 }
 
-void list(AdadeltaOptions& options, Fields& field) {
-  field("lr", options.lr());
-  field("rho", options.rho());
-  field("eps", options.eps());
-  field("weight_decay", options.weight_decay());
+void list(LoopSettings& options, Fields& field) {
+  visit_settings(options.settings(), field);
 }
 
-void list(AdadeltaParamState& state, Fields& field) {
-  field("step", state.step());
-  field("square_avg", state.square_avg());
-  field("acc_delta", state.acc_delta());
+void list(LoopState& state, Fields& field) {
+  field("step", state.step);
+  for (auto& [name, tensor] : state.tensors) {
+    field(name, tensor);
+  }
 }
 
 // A class of optimizers. An optimizer of a derived class does not match, because it may
@@ -226,6 +226,16 @@ Kind kind(const char* name) {
       }};
 }
 
+// A class of tandem/optim/torch_optim.h.
+template <typename Options>
+Kind loop_kind(const char* name) {
+  Kind entry = kind<LoopOptimizerOf<Options>, Options, LoopState>(name);
+  entry.make_state = []() -> std::unique_ptr<torch::optim::OptimizerParamState> {
+    return std::make_unique<LoopState>(*make_algorithm(Options().settings()));
+  };
+  return entry;
+}
+
 const std::vector<Kind>& kinds() {
   namespace optim = torch::optim;
   static const std::vector<Kind> all = {
@@ -234,7 +244,14 @@ const std::vector<Kind>& kinds() {
       kind<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>("AdamW"),
       kind<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>("Adagrad"),
       kind<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>("RMSprop"),
-      kind<Adadelta, AdadeltaOptions, AdadeltaParamState>("Adadelta"),
+      loop_kind<AdadeltaOptions>("Adadelta"),
+      loop_kind<AdafactorOptions>("Adafactor"),
+      loop_kind<AdamaxOptions>("Adamax"),
+      loop_kind<LambOptions>("Lamb"),
+      loop_kind<LionOptions>("Lion"),
+      loop_kind<MuonOptions>("Muon"),
+      loop_kind<NAdamOptions>("NAdam"),
+      loop_kind<RAdamOptions>("RAdam"),
       kind<optim::LBFGS, optim::LBFGSOptions, optim::LBFGSParamState>("LBFGS"),
   };
   return all;

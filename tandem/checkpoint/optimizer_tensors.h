@@ -23,7 +23,7 @@ namespace tandem {
 // A field without a value has no tensor.
 
 /// Returns the name of an optimizer's class, such as "Adam". Throws ConfigError unless
-/// the class is Adadelta or a class of LibTorch.
+/// the class is of LibTorch or of optim/torch_optim.h.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
 
 /// Returns the options and the state of `optimizer`. `parameters` are the module's

@@ -7,6 +7,7 @@
 #include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/line_format.h"
+#include "tandem/config/milestones.h"
 #include "tandem/config/name_patterns.h"
 
 namespace tandem {
@@ -78,6 +79,12 @@ void check_patterns(const RunConfig& config) {
       "weight_decay_factor", config.optimizer.weight_decay_factor));
 }
 
+void check_schedule(const LrScheduleOptions& schedule) {
+  if (schedule.kind == ScheduleKind::multistep) {
+    static_cast<void>(parse_milestones(schedule.milestones));
+  }
+}
+
 // Checks that no rank needs the labels of another rank's share.
 void check_ignore_index(const RunConfig& config) {
   refuse_if(
@@ -87,8 +94,9 @@ void check_ignore_index(const RunConfig& config) {
       config.model.ignore_index);
 }
 
-// Checks that the strategy supports loss_scale, ema_decay and stages. With loss_scale,
-// ranks skip a step whose gradients overflowed, so every rank needs all gradients.
+// Checks that the strategy supports loss_scale, ema_decay, stages and the optimizer.
+// With loss_scale, ranks skip a step whose gradients overflowed, so every rank needs
+// all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   refuse_if(
@@ -107,6 +115,12 @@ void check_strategy(const RunConfig& config) {
       "stages is {}, which is for strategy pipeline, not {}; use --strategy pipeline, "
       "or leave out --stages",
       strategy.stages, name_of(strategy.kind));
+  refuse_if(
+      strategy.shard > Sharding::none &&
+          row_of(config.optimizer.kind).needs_whole_tensors,
+      "shard is {}, which divides parameter tensors among ranks, but optimizer {} "
+      "needs whole tensors; use --shard none, or change --optimizer",
+      name_of(strategy.shard), name_of(config.optimizer.kind));
 }
 
 // Checks that no setting contradicts divide_batch, which uses every sample once and
@@ -242,8 +256,8 @@ void check_ranks(const RunConfig& config) {
       "--launcher tandem");
 }
 
-// Throws ConfigError if probabilities are normalized, or if only one of mean and std has
-// numbers. The default of the other would rarely fit these numbers.
+// Throws ConfigError if probabilities are normalized, or if only one of mean and std
+// has numbers. The default of the other would rarely fit these numbers.
 void check_normalization(const DataOptions& data, LossKind loss) {
   refuse_if(
       loss == LossKind::bce && has_normalized_targets(data),
@@ -293,6 +307,7 @@ void check(const RunConfig& config) {
   check_run_directory(config);
   check_watched_evaluations(config);
   check_strategy(config);
+  check_schedule(config.schedule);
   check_divided_batch(config);
   check_device(config);
   check_ranks(config);

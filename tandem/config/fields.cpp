@@ -43,6 +43,12 @@ class Row {
     field_.unset = value;
     return *this;
   }
+  // Releases before `unset` existed had this default, which their config.toml has for
+  // every optimizer.
+  Row& formerly_unset(double value) {
+    field_.former_default = value;
+    return *this;
+  }
   Row& or_word(const char* word, double value, const char* help = "") {
     field_.words.push_back({word, help});
     const std::string name = word;
@@ -365,7 +371,8 @@ void check_range(const RunConfig& config, const Field& field) {
 void check_meaning(const RunConfig& config, const Field& field) {
   static const RunConfig defaults;
   if (!field.has_meaning || field.has_meaning(config) ||
-      field.text(config) == field.text(defaults)) {
+      field.text(config) == field.text(defaults) ||
+      (field.former_default && field.numbers(config).front() == field.former_default)) {
     return;
   }
   const Field& needed = find_field(field.needs, field.name);

@@ -36,6 +36,9 @@ struct Field {
   // Number outside the range that selects the optimizer's default; nullopt if there is
   // none.
   std::optional<double> unset;
+  // Default of earlier releases, which check_fields() accepts even if the setting has
+  // no effect; nullopt if there is none.
+  std::optional<double> former_default;
 
   // For help: values of another setting, such as "sgd". This setting has an effect only
   // with these values. "" if it always has an effect.

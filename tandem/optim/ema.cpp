@@ -52,16 +52,27 @@ class EmaOptimizer : public Optimizer {
 
   void update(const ArenaRange& range, const StepScalars& step) override {
     const bool first = step.step + step.skipped_steps == 1;
+    const bool whole = needs_whole_tensors();
+    if (whole || !segment_of(range).device.is_cpu()) {
+      optimizer_->update(range, step);
+    }
     if (!segment_of(range).device.is_cpu()) {
-      update_and_average(range, step, first);
+      average(range, first);
       return;
     }
     parallel_for(range.begin, range.end, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; at += kPiece) {
-        update_and_average(
-            {range.segment, at, std::min(at + kPiece, end)}, step, first);
+        const ArenaRange piece{range.segment, at, std::min(at + kPiece, end)};
+        if (!whole) {
+          optimizer_->update(piece, step);
+        }
+        average(piece, first);
       }
     });
+  }
+
+  bool needs_whole_tensors() const override {
+    return optimizer_->needs_whole_tensors();
   }
 
   std::vector<Arena*> state() override {
@@ -83,9 +94,7 @@ class EmaOptimizer : public Optimizer {
     return parameters_.layout().segments().at(static_cast<size_t>(range.segment));
   }
 
-  void update_and_average(
-      const ArenaRange& range, const StepScalars& step, bool first) {
-    optimizer_->update(range, step);
+  void average(const ArenaRange& range, bool first) {
     if (!segment_of(range).trainable) {
       return;
     }

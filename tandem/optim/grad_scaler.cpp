@@ -116,6 +116,10 @@ class ScaledOptimizer : public Optimizer {
     return arenas;
   }
 
+  bool needs_whole_tensors() const override {
+    return optimizer_->needs_whole_tensors();
+  }
+
   double base_lr() const override {
     return optimizer_->base_lr();
   }

@@ -27,10 +27,11 @@ class GradScaler;
 /// calls update(). The division of the arena into ranges does not change the bits of
 /// the result.
 ///
-/// Results equal those of torch.optim 1.13 (its single-tensor versions) in the
-/// parameter's type, float32 or float64. Adam and Adadelta use fewer divisions and
-/// square roots than PyTorch, so the last bit may differ. Thread-safe for disjoint
-/// ranges: several threads may update them concurrently.
+/// Results equal those of torch.optim (its single-tensor versions) in the parameter's
+/// type, float32 or float64, except for the last bits: some optimizers use fewer
+/// divisions and square roots than PyTorch. The source files of the optimizers name
+/// their sources. Thread-safe for disjoint ranges: several threads may update them
+/// concurrently.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -40,10 +41,17 @@ class Optimizer {
   /// not change.
   virtual void update(const ArenaRange& range, const StepScalars& step) = 0;
 
+  /// Returns whether each range must contain whole parameters, because an update of a
+  /// parameter depends on the whole tensor.
+  virtual bool needs_whole_tensors() const {
+    return false;
+  }
+
   /// Returns the state arenas, which the optimizer owns. Except for the arena of the
-  /// loss scaler, they have PyTorch's names ("exp_avg", ...) and the layout of the
-  /// parameters. Only moving averages (optim/ema.h) have memory for segments that are
-  /// not trainable. Empty if the optimizer has no state.
+  /// loss scaler, they have PyTorch's names ("exp_avg", ...). If the optimizer does not
+  /// need whole tensors, they have the layout of the parameters. Only moving averages
+  /// (optim/ema.h) have memory for segments that are not trainable. Empty if the
+  /// optimizer has no state.
   virtual std::vector<Arena*> state() = 0;
 
   /// Returns the base learning rate: options.lr, or the optimizer's default if unset.

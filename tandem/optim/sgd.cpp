@@ -1,13 +1,37 @@
+#include <ATen/TensorOperators.h>
+
 #include "tandem/base/error.h"
-#include "tandem/optim/fused_optimizer.h"
+#include "tandem/optim/element_wise.h"
 
 namespace tandem {
 
 namespace {
 
-// Values of a step that are equal for all elements. T is float or double.
+// Update of one element. T is float or double.
 template <typename T>
-struct SgdFactors {
+struct SgdElement {
+  SgdElement(const OptimizerOptions& options, const GroupContext& context)
+      : gradient_scale(static_cast<T>(context.gradient_scale)),
+        weight_decay(static_cast<T>(context.weight_decay)),
+        momentum(static_cast<T>(options.momentum)),
+        undamped(static_cast<T>(1 - options.dampening)),
+        minus_lr(static_cast<T>(-context.lr)),
+        first_step(context.step == 1),
+        nesterov(options.nesterov) {}
+
+  // Without momentum.
+  TANDEM_ALWAYS_INLINE void operator()(T grad, T& param) const {
+    param += minus_lr * decayed_gradient(grad, param, gradient_scale, weight_decay);
+  }
+
+  // With momentum. The first step initializes the buffer.
+  TANDEM_ALWAYS_INLINE void operator()(T grad, T& param, T& buffer) const {
+    const T g = decayed_gradient(grad, param, gradient_scale, weight_decay);
+    const T b = first_step ? g : momentum * buffer + undamped * g;
+    buffer = b;
+    param += minus_lr * (nesterov ? g + momentum * b : b);
+  }
+
   T gradient_scale;
   T weight_decay;
   T momentum;
@@ -17,106 +41,39 @@ struct SgdFactors {
   bool nesterov;
 };
 
-template <typename T>
-TANDEM_ALWAYS_INLINE SgdFactors<T> factors_of(
-    const OptimizerOptions& options, const GroupContext& context) {
-  return {
-      static_cast<T>(context.gradient_scale),
-      static_cast<T>(context.weight_decay),
-      static_cast<T>(options.momentum),
-      static_cast<T>(1 - options.dampening),
-      static_cast<T>(-context.lr),
-      context.step == 1,
-      options.nesterov};
-}
-
-// Updates one element without momentum.
-template <typename T>
-TANDEM_ALWAYS_INLINE void sgd_element(T grad, T& param, const SgdFactors<T>& f) {
-  param += f.minus_lr * decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
-}
-
-// Updates one element with momentum. The first step initializes the buffer.
-template <typename T>
-TANDEM_ALWAYS_INLINE void sgd_element(
-    T grad, T& param, T& buffer, const SgdFactors<T>& f) {
-  const T g = decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
-  const T b = f.first_step ? g : f.momentum * buffer + f.undamped * g;
-  buffer = b;
-  param += f.minus_lr * (f.nesterov ? g + f.momentum * b : b);
-}
-
-// The conditions are equal for all elements, so compilers move them out of the loops
-// and vectorise the loops.
-
-template <typename T>
-TANDEM_ALWAYS_INLINE void update_plain(
-    int64_t n, T* __restrict param, const T* __restrict grad, const SgdFactors<T> f) {
-  for (int64_t i = 0; i < n; ++i) {
-    sgd_element(grad[i], param[i], f);
-  }
-}
-
-template <typename T>
-TANDEM_ALWAYS_INLINE void update_with_momentum(
-    int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict buffer,
-    const SgdFactors<T> f) {
-  for (int64_t i = 0; i < n; ++i) {
-    sgd_element(grad[i], param[i], buffer[i], f);
-  }
-}
-
-TANDEM_SIMD_CLONES void update_elements(
-    int64_t n, float* param, const float* grad, float* buffer, SgdFactors<float> f) {
-  if (buffer == nullptr) {
-    update_plain(n, param, grad, f);
-  } else {
-    update_with_momentum(n, param, grad, buffer, f);
-  }
-}
-
-TANDEM_SIMD_CLONES void update_elements(
-    int64_t n, double* param, const double* grad, double* buffer,
-    SgdFactors<double> f) {
-  if (buffer == nullptr) {
-    update_plain(n, param, grad, f);
-  } else {
-    update_with_momentum(n, param, grad, buffer, f);
-  }
-}
-
-class Sgd final : public FusedOptimizer {
+class Sgd final : public Algorithm {
  public:
-  explicit Sgd(const OptimizerParts& parts) : FusedOptimizer(parts) {
-    if (options_.nesterov && (options_.momentum == 0 || options_.dampening != 0)) {
+  explicit Sgd(const OptimizerOptions& options)
+      : Algorithm(
+            options, options.momentum == 0
+                         ? std::vector<std::string>()
+                         : std::vector<std::string>{"momentum_buffer"}) {
+    if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
       throw ConfigError(
           "[optim] nesterov needs momentum and no dampening; set momentum above 0 and "
           "dampening to 0");
     }
-    if (options_.momentum != 0) {
-      buffer_ = &add_state("momentum_buffer");
-    }
   }
 
- private:
-  void update_run(const ArenaRange& run, const GroupContext& context) override {
-    with_dtype(run, [&](auto zero) {
+  void update_elements(const Elements& elements, const GroupContext& context) override {
+    with_dtype(elements.dtype, [&](auto zero) {
       using T = decltype(zero);
-      update_elements(
-          run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
-          buffer_ == nullptr ? nullptr : data<T>(*buffer_, run),
-          factors_of<T>(options_, context));
+      const SgdElement<T> element(options_, context);
+      if (state_names().empty()) {
+        update_each<0, T>(elements, element);
+      } else {
+        update_each<1, T>(elements, element);
+      }
     });
   }
 
-  void update_run_on_device(
-      const ArenaRange& run, const GroupContext& context) override {
-    const auto f = factors_of<double>(options_, context);
-    auto param = parameters_.slice(run);
-    auto g = decayed_gradient(
-        gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
-    if (buffer_ != nullptr) {
-      auto buffer = buffer_->slice(run);
+  void update_tensors(
+      const UpdateTensors& tensors, const GroupContext& context) override {
+    const SgdElement<double> f(options_, context);
+    auto g =
+        decayed_gradient(tensors.grad, tensors.param, f.gradient_scale, f.weight_decay);
+    if (!tensors.states.empty()) {
+      const auto& buffer = tensors.states[0];
       if (f.first_step) {
         buffer.copy_(g);
       } else {
@@ -124,17 +81,15 @@ class Sgd final : public FusedOptimizer {
       }
       g = f.nesterov ? g.add_(buffer, f.momentum) : buffer;
     }
-    param.add_(g, f.minus_lr);
+    tensors.param.add_(g, f.minus_lr);
   }
-
-  Arena* buffer_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_fused_optimizer(
-    KindTag<OptimizerKind::sgd>, const OptimizerParts& parts) {
-  return std::make_unique<Sgd>(parts);
+std::unique_ptr<Algorithm> make_algorithm(
+    KindTag<OptimizerKind::sgd> /*kind*/, const OptimizerOptions& options) {
+  return std::make_unique<Sgd>(options);
 }
 
 }  // namespace tandem

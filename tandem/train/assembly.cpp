@@ -124,11 +124,14 @@ void use_channels_last(const Model& model) {
 
 // Resolves `automatic` for these ranks. Over shared memory, distributing updated
 // parameters costs less than updating all parameters on each rank.
-Sharding settle_sharding(const StrategyOptions& options, const Communicator& comm) {
+Sharding settle_sharding(
+    const StrategyOptions& options, const Communicator& comm,
+    const Optimizer& optimizer) {
   if (options.shard != Sharding::automatic || !has_trait(options.kind, kSharesUpdate)) {
     return options.shard;
   }
-  return comm.shares_memory() && grid_of(options, comm).replicas > 1
+  return comm.shares_memory() && grid_of(options, comm).replicas > 1 &&
+                 !optimizer.needs_whole_tensors()
              ? Sharding::optimizer
              : Sharding::none;
 }
@@ -326,7 +329,7 @@ Assembly assemble(
       &parts.executor_passed_over);
   parts.loss = stage.loss;
   StrategyOptions strategy = config.strategy;
-  strategy.shard = settle_sharding(strategy, comm);
+  strategy.shard = settle_sharding(strategy, comm, *parts.optimizer);
   parts.shard = strategy.shard;
   parts.strategy = make_strategy(
       strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss,

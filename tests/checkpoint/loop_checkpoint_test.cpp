@@ -24,7 +24,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/backends/thread.h"
-#include "tandem/optim/torch_adadelta.h"
+#include "tandem/optim/torch_optim.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tests/base/test_tools.h"
 #include "tests/core/expect.h"
@@ -177,6 +177,13 @@ INSTANTIATE_TEST_SUITE_P(
         optimizer_case<optim::RMSprop>(
             "RMSprop", optim::RMSpropOptions(0.01).momentum(0.5).centered(true)),
         optimizer_case<Adadelta>("Adadelta", AdadeltaOptions(0.5).rho(0.8)),
+        optimizer_case<Adafactor>("Adafactor", AdafactorOptions(0.01).d(1.5)),
+        optimizer_case<Adamax>("Adamax", AdamaxOptions(0.01).betas({0.8, 0.99})),
+        optimizer_case<Lamb>("Lamb", LambOptions(0.01).weight_decay(0.1)),
+        optimizer_case<Lion>("Lion", LionOptions(0.001).weight_decay(0.1)),
+        optimizer_case<Muon>("Muon", MuonOptions(0.01).ns_steps(3)),
+        optimizer_case<NAdam>("NAdam", NAdamOptions(0.01).momentum_decay(0.01)),
+        optimizer_case<RAdam>("RAdam", RAdamOptions(0.01)),
         optimizer_case<optim::LBFGS>(
             "Lbfgs", optim::LBFGSOptions(0.1).max_iter(3).history_size(4)),
         optimizer_case<optim::LBFGS>(

@@ -82,7 +82,7 @@ TEST(Fields, RefuseASettingThatAnotherChoiceUses) {
   config.optimizer.momentum = 0.9;
   expect_error<ConfigError>(
       [&] { check(config); },
-      {"momentum is 0.9, which is for optimizer sgd, not adam; leave out "
+      {"momentum is 0.9, which is for optimizer sgd, rmsprop, not adam; leave out "
        "--momentum, or change --optimizer"});
   config.optimizer.kind = OptimizerKind::sgd;
   EXPECT_NO_THROW(check(config));

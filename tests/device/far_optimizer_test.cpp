@@ -31,14 +31,15 @@ class FarOptimizers : public testing::TestWithParam<Row> {
     GetParam().change(options);
     ModelArenaOptions there;
     there.device = device;
-    const auto weight = at::linspace(-1, 1, kSize, dtype).set_requires_grad(true);
+    const auto weight =
+        at::linspace(-1, 1, kSize, dtype).view({20, 5}).set_requires_grad(true);
     ModelArenas arenas({{"weight", weight}}, {}, there);
     const auto optimizer =
         make_optimizer(options, arenas.parameters(), arenas.gradients());
     std::vector<at::Tensor> values;
     for (int64_t step = 1; step <= kSteps; ++step) {
       auto gradient = arenas.gradients().view(0);
-      gradient.copy_(at::linspace(2, -1, kSize, dtype).mul(step).sin());
+      gradient.copy_(at::linspace(2, -1, kSize, dtype).mul(step).sin().view({20, 5}));
       optimizer->update(
           arenas.parameters().layout().ranges()[0], {0.01, 0.5, step, false});
       values.push_back(arenas.parameters().view(0).cpu().clone());
@@ -77,7 +78,21 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"adam_amsgrad", OptimizerKind::adam,
             [](OptimizerOptions& options) { options.amsgrad = true; }},
         Row{"adamw", OptimizerKind::adamw, [](OptimizerOptions&) {}},
-        Row{"adadelta", OptimizerKind::adadelta, [](OptimizerOptions&) {}}),
+        Row{"adadelta", OptimizerKind::adadelta, [](OptimizerOptions&) {}},
+        Row{"adagrad", OptimizerKind::adagrad, [](OptimizerOptions&) {}},
+        Row{"rmsprop", OptimizerKind::rmsprop, [](OptimizerOptions&) {}},
+        Row{"rmsprop_centered_momentum", OptimizerKind::rmsprop,
+            [](OptimizerOptions& options) {
+              options.centered = true;
+              options.momentum = 0.9;
+            }},
+        Row{"adamax", OptimizerKind::adamax, [](OptimizerOptions&) {}},
+        Row{"nadam", OptimizerKind::nadam, [](OptimizerOptions&) {}},
+        Row{"radam", OptimizerKind::radam, [](OptimizerOptions&) {}},
+        Row{"lion", OptimizerKind::lion, [](OptimizerOptions&) {}},
+        Row{"lamb", OptimizerKind::lamb, [](OptimizerOptions&) {}},
+        Row{"adafactor", OptimizerKind::adafactor, [](OptimizerOptions&) {}},
+        Row{"muon", OptimizerKind::muon, [](OptimizerOptions&) {}}),
     testing::PrintToStringParamName());
 
 }  // namespace tandem::far_optimizer_test

@@ -114,6 +114,23 @@ TEST(LrSchedule, IsConstantAfterTheRun) {
   EXPECT_DOUBLE_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.5 / 25 / 1e4);
   options.pct_start = 1;
   EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.5);
+  options = named("linear");
+  options.end_factor = 0.25;
+  EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.125);
+  EXPECT_EQ(make_lr_schedule(named("polynomial"), 0.5, 2, 5)->lr(2, 17), 0);
+  options = named("warmup_stable_decay");
+  options.min_lr = 0.125;
+  EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.125);
+}
+
+// A dry run can have no steps.
+TEST(LrSchedule, OfARunWithoutStepsIsANumber) {
+  for (const auto& entry : Choices<ScheduleKind>::rows) {
+    auto options = named(entry.name);
+    options.milestones = options.kind == ScheduleKind::multistep ? "1" : "";
+    const double lr = make_lr_schedule(options, 0.5, 0, 0)->lr(0, 0);
+    EXPECT_TRUE(lr >= 0 && lr <= 0.5) << entry.name << ": " << lr;
+  }
 }
 
 TEST(WarmupCosineSchedule, AgreesWithPyTorchByStep) {
@@ -160,10 +177,12 @@ TEST(CosineSchedule, WithWarmUpAgreesWithPyTorchsChainedScheduler) {
 
 TEST(LrSchedule, WarmsUpLinearly) {
   for (const auto& entry : Choices<ScheduleKind>::rows) {
-    if (entry.value == ScheduleKind::warmup_cosine) {
+    if (entry.value == ScheduleKind::warmup_cosine ||
+        entry.value == ScheduleKind::linear) {
       continue;
     }
     auto options = named(entry.name);
+    options.milestones = options.kind == ScheduleKind::multistep ? "1" : "";
     const auto cold = make_lr_schedule(options, 0.5, 2, 5);
     options.warmup_steps = 4;
     const auto warm = make_lr_schedule(options, 0.5, 2, 5);
@@ -193,6 +212,26 @@ TEST(LrSchedule, RejectsOptions) {
        "pct_start is 1.5, expected 0 to 1"},
       {"warmup_cosine", [](O& o) { o.start_factor = 1.5; },
        "start_factor is 1.5, expected 0 to 1"},
+      {"cosine", [](O& o) { o.milestones = "3"; },
+       "milestones is 3, which is for schedule multistep, not cosine"},
+      {"multistep", [](O&) {},
+       "milestones is '', expected numbers of epochs in ascending order, such as "
+       "'30,60,80'; change --milestones"},
+      {"multistep", [](O& o) { o.milestones = "30,60,60"; },
+       "milestones is '30,60,60'"},
+      {"multistep", [](O& o) { o.milestones = "0,3"; }, "milestones is '0,3'"},
+      {"multistep", [](O& o) { o.milestones = "3,x"; }, "milestones is '3,x'"},
+      {"polynomial", [](O& o) { o.power = -1; }, "power is -1.0, expected 0 to"},
+      {"linear", [](O& o) { o.end_factor = 1.5; },
+       "end_factor is 1.5, expected 0 to 1"},
+      {"cosine_restarts", [](O& o) { o.restart_epochs = 0; },
+       "restart_epochs is 0, expected 1 to"},
+      {"cosine_restarts", [](O& o) { o.restart_factor = 0; },
+       "restart_factor is 0, expected 1 to"},
+      {"warmup_stable_decay", [](O& o) { o.decay_share = 1.5; },
+       "decay_share is 1.5, expected 0 to 1"},
+      {"one_cycle", [](O& o) { o.decay_share = 0.5; },
+       "decay_share is 0.5, which is for schedule warmup_stable_decay"},
       {"constant", [](O& o) { o.warmup_steps = -3; },
        "warmup_steps is -3, expected 0"}};
   for (const auto& row : rows) {

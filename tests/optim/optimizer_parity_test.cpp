@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tandem/optim/torch_adadelta.h"
+#include "tandem/optim/torch_optim.h"
 #include "tests/optim/small_arenas.h"
 
 namespace tandem::optimizer_parity_test {
@@ -174,21 +174,93 @@ TEST(Adam, HasLibTorchDefaults) {
                 }));
 }
 
-// torch_adadelta_test.cpp compares the reference with PyTorch.
-TEST(Adadelta, AgreesWithTorchOptim) {
-  auto options = named("adadelta");
-  expect_agrees(options, torch_step([](auto& parameters) {
-                  return std::make_shared<tandem::Adadelta>(parameters);
+TEST(Adagrad, AgreesWithLibTorch) {
+  expect_agrees(named("adagrad"), torch_step([](auto& parameters) {
+                  return std::make_shared<torch::optim::Adagrad>(parameters);
                 }));
-  options.lr = 0.5;
-  options.rho = 0.7;
-  options.eps = 1e-4;
+  auto options = named("adagrad");
+  options.lr = 0.05;
+  options.lr_decay = 0.3;
   options.weight_decay = 0.2;
+  options.initial_accumulator_value = 0.5;
+  options.eps = 1e-5;
   expect_agrees(options, torch_step([](auto& parameters) {
-                  return std::make_shared<tandem::Adadelta>(
-                      parameters,
-                      AdadeltaOptions(0.5).rho(0.7).eps(1e-4).weight_decay(0.2));
+                  return std::make_shared<torch::optim::Adagrad>(
+                      parameters, torch::optim::AdagradOptions(0.05)
+                                      .lr_decay(0.3)
+                                      .weight_decay(0.2)
+                                      .initial_accumulator_value(0.5)
+                                      .eps(1e-5));
                 }));
+}
+
+TEST(Rmsprop, AgreesWithLibTorch) {
+  expect_agrees(named("rmsprop"), torch_step([](auto& parameters) {
+                  return std::make_shared<torch::optim::RMSprop>(parameters);
+                }));
+  for (const double momentum : {0.0, 0.8}) {
+    for (const bool centered : {false, true}) {
+      auto options = named("rmsprop");
+      options.lr = 0.02;
+      options.alpha = 0.9;
+      options.eps = 1e-5;
+      options.weight_decay = 0.2;
+      options.momentum = momentum;
+      options.centered = centered;
+      expect_agrees(options, torch_step([=](auto& parameters) {
+                      return std::make_shared<torch::optim::RMSprop>(
+                          parameters, torch::optim::RMSpropOptions(0.02)
+                                          .alpha(0.9)
+                                          .eps(1e-5)
+                                          .weight_decay(0.2)
+                                          .momentum(momentum)
+                                          .centered(centered));
+                    }));
+    }
+  }
+}
+
+// torch_optim_test.cpp compares these references with Python.
+template <typename Class, typename Options>
+void expect_agrees_with_loop(OptimizerOptions options, const Options& loop_options) {
+  expect_agrees(named(name_of(options.kind)), torch_step([](auto& parameters) {
+                  return std::make_shared<Class>(parameters);
+                }));
+  options.lr = loop_options.lr();
+  options.weight_decay = loop_options.weight_decay();
+  expect_agrees(options, torch_step([=](auto& parameters) {
+                  return std::make_shared<Class>(parameters, loop_options);
+                }));
+}
+
+TEST(Optimizer, AgreesWithTheOptimizersForLoops) {
+  auto adadelta = named("adadelta");
+  adadelta.rho = 0.7;
+  adadelta.eps = 1e-4;
+  expect_agrees_with_loop<Adadelta>(
+      adadelta, AdadeltaOptions(0.5).rho(0.7).eps(1e-4).weight_decay(0.2));
+  auto with_betas = [](const char* name) {
+    auto options = named(name);
+    options.beta1 = 0.8;
+    options.beta2 = 0.95;
+    return options;
+  };
+  expect_agrees_with_loop<Adamax>(
+      with_betas("adamax"), AdamaxOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  expect_agrees_with_loop<NAdam>(
+      with_betas("nadam"), NAdamOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  expect_agrees_with_loop<RAdam>(
+      with_betas("radam"), RAdamOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  expect_agrees_with_loop<Lion>(
+      with_betas("lion"), LionOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  expect_agrees_with_loop<Lamb>(
+      with_betas("lamb"), LambOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  expect_agrees_with_loop<Muon>(
+      with_betas("muon"), MuonOptions(0.01).betas({0.8, 0.95}).weight_decay(0.2));
+  auto adafactor = named("adafactor");
+  adafactor.update_clip = 1.5;
+  expect_agrees_with_loop<Adafactor>(
+      adafactor, AdafactorOptions(0.02).d(1.5).weight_decay(0.2));
 }
 
 TEST(Optimizer, ScalesLrAndWeightDecayByGroup) {

@@ -88,12 +88,20 @@ inline std::vector<OptimizerOptions> one_of_each() {
   for (const auto& entry : Choices<OptimizerKind>::rows) {
     auto options = named(entry.name);
     options.weight_decay = 0.1;
-    options.momentum = options.kind == OptimizerKind::sgd ? 0.9 : 0;
+    const bool rmsprop = options.kind == OptimizerKind::rmsprop;
+    options.momentum = rmsprop || options.kind == OptimizerKind::sgd ? 0.9 : 0;
+    options.centered = rmsprop;
     options.amsgrad =
         options.kind == OptimizerKind::adam || options.kind == OptimizerKind::adamw;
+    options.initial_accumulator_value =
+        options.kind == OptimizerKind::adagrad ? 0.25 : 0;
     all.push_back(options);
   }
   return all;
+}
+
+inline bool needs_whole_tensors(const OptimizerOptions& options) {
+  return row_of(options.kind).needs_whole_tensors;
 }
 
 }  // namespace tandem

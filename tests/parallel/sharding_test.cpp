@@ -67,6 +67,35 @@ TEST(Sharding, HasTheBitsOfReplicas) {
   }
 }
 
+TEST(Sharding, HasTheBitsOfReplicasWithFurtherOptimizers) {
+  for (const auto& row : Choices<OptimizerKind>::rows) {
+    if (!row.needs_whole_tensors) {
+      SCOPED_TRACE(row.name);
+      expect_the_bits_of_replicas("thread", 3, options_of(row.value));
+    }
+  }
+}
+
+// Automatic sharding is for `tandem train`; here it means none.
+TEST(Sharding, RanksHaveEqualBitsWithOptimizersThatNeedWholeTensors) {
+  for (const auto& row : Choices<OptimizerKind>::rows) {
+    if (row.needs_whole_tensors) {
+      SCOPED_TRACE(row.name);
+      const auto options = options_of(row.value);
+      const auto ranks = on_each_rank("thread", 3, [&](Communicator& comm) {
+        return train_small_net(comm, options);
+      });
+      for (const auto& rank : ranks) {
+        EXPECT_EQ(rank.sha256, ranks[0].sha256);
+      }
+      const auto alone = on_each_rank("thread", 1, [&](Communicator& comm) {
+        return train_small_net(comm, options);
+      });
+      EXPECT_LE(relative_difference(ranks[0].parameters, alone[0].parameters), 1e-8);
+    }
+  }
+}
+
 TEST(Sharding, HasTheBitsOfReplicasWithSeveralMicroBatchesAndUnevenRanks) {
   for (const auto sync : {SyncMode::parameter, SyncMode::flat, SyncMode::overlap}) {
     SCOPED_TRACE(name_of(sync));

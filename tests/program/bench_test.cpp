@@ -53,7 +53,10 @@ TEST(Bench, OptimizerCountsTheBytesOfEachOptimizer) {
   const auto json = nlohmann::json::parse(result.output);
   // Bytes per parameter: each array is read and written, but the gradient only read.
   const std::map<std::string, int> expected = {
-      {"sgd", 4 * 5}, {"adam", 4 * 7}, {"adamw", 4 * 7}, {"adadelta", 4 * 7}};
+      {"sgd", 4 * 5},     {"adam", 4 * 7},    {"adamw", 4 * 7},  {"adadelta", 4 * 7},
+      {"adagrad", 4 * 5}, {"rmsprop", 4 * 5}, {"adamax", 4 * 7}, {"nadam", 4 * 7},
+      {"radam", 4 * 7},   {"lion", 4 * 5},    {"lamb", 4 * 7},   {"adafactor", 4 * 5},
+      {"muon", 4 * 7}};
   std::map<std::string, int> found;
   for (const auto& row : json.at("results")) {
     found[row.at("optimizer")] = row.at("bytes").get<int>() / 1000;

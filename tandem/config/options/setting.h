@@ -42,10 +42,10 @@ constexpr const auto& row_of(E value) {
 
 /// Type that stands for one enumerator. A function that takes it has an overload for
 /// each kind, which the kind's source file defines. For example, optim/sgd.cpp defines
-/// make_fused_optimizer(KindTag<OptimizerKind::sgd>, ...). The callers declare the
-/// overloads in a template, so no list names them, and a kind without an overload is a
-/// link error. (Specializations of a template would have to be declared before their
-/// use, and so in a list.)
+/// make_algorithm(KindTag<OptimizerKind::sgd>, ...). The callers declare the overloads
+/// in a template, so no list names them, and a kind without an overload is a link
+/// error. (Specializations of a template would have to be declared before their use,
+/// and so in a list.)
 template <auto kind>
 using KindTag = std::integral_constant<decltype(kind), kind>;
 

@@ -17,6 +17,16 @@ class LBFGS;
 
 namespace tandem {
 
+/// True for an optimizer of torch::optim that computes elements of a parameter from
+/// other elements of its gradient.
+template <typename Optimizer, typename = void>
+inline constexpr bool kNeedsWholeParameters =
+    std::is_same_v<Optimizer, torch::optim::LBFGS>;
+template <typename Optimizer>
+inline constexpr bool kNeedsWholeParameters<
+    Optimizer, std::void_t<decltype(Optimizer::kNeedsWholeTensors)>> =
+    Optimizer::kNeedsWholeTensors;
+
 /// An optimizer of torch::optim that updates only this rank's share of the parameters,
 /// and then sends the result to the other ranks. Its state, such as Adam's averages,
 /// exists only for the share. The counterpart of PyTorch's ZeroRedundancyOptimizer, and
@@ -29,7 +39,9 @@ namespace tandem {
 ///       ddp, torch::optim::AdamOptions(1e-3));
 ///
 /// `Base` must compute each element of a parameter from the same element of its
-/// gradient, as SGD, Adam, AdamW, Adagrad and RMSprop of torch::optim do. Every
+/// gradient, as SGD, Adam, AdamW, Adagrad and RMSprop of torch::optim and Adadelta,
+/// Adamax, Lion, NAdam and RAdam of tandem do. LBFGS, Adafactor, Lamb and Muon do not,
+/// so they do not compile. Every
 /// division into shares then gives the same bits. With Sharding::none, the share is all
 /// parameters, so one loop fits all kinds of sharding.
 ///
@@ -38,8 +50,9 @@ namespace tandem {
 template <typename Base>
 class ShardedOptimizer : public Base, public CommonDecision {
   static_assert(
-      !std::is_same_v<Base, torch::optim::LBFGS>,
-      "LBFGS needs whole parameters; use another optimizer");
+      !kNeedsWholeParameters<Base>,
+      "this optimizer needs whole parameters; use it without ShardedOptimizer, and "
+      "with Sharding::none");
 
  public:
   /// Updates the share of all trainable parameters.

@@ -8,90 +8,15 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
-
-#include "tandem/core/parallel.h"
-#include "tandem/core/simd.h"
+#include "tandem/core/squares.h"
 #include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
 namespace {
 
-// Replicas clip by norms that they compute separately, from other parts of the
-// gradients, so the bits of a norm must not depend on the order of additions. Sums
-// therefore have about twice the precision of float64: rounded to float64, two orders
-// differ in fewer than one of 10^9 cases.
-struct DoubledSum {
-  double high = 0;
-  double low = 0;
-
-  // Source: Knuth's two-sum (The Art of Computer Programming, volume 2, 4.2.2).
-  TANDEM_ALWAYS_INLINE void add(double term) {
-    const double sum = high + term;
-    const double added = sum - high;
-    low += (high - (sum - added)) + (term - added);
-    high = sum;
-  }
-  TANDEM_ALWAYS_INLINE void add(const DoubledSum& other) {
-    add(other.high);
-    add(other.low);
-  }
-  at::Tensor tensor() const {
-    return at::tensor({high, low}, at::kDouble);
-  }
-};
-
-constexpr int64_t kNormLanes = 16;
-constexpr int64_t kNormPart = 1 << 15;
-
-template <typename T>
-TANDEM_ALWAYS_INLINE DoubledSum sum_of_squares(int64_t n, const T* values) {
-  DoubledSum sums[kNormLanes];
-  int64_t i = 0;
-  for (; i + kNormLanes <= n; i += kNormLanes) {
-    for (int64_t lane = 0; lane < kNormLanes; ++lane) {
-      const auto value = static_cast<double>(values[i + lane]);
-      sums[lane].add(value * value);
-    }
-  }
-  for (; i < n; ++i) {
-    const auto value = static_cast<double>(values[i]);
-    sums[0].add(value * value);
-  }
-  DoubledSum sum;
-  for (const auto& lane : sums) {
-    sum.add(lane);
-  }
-  return sum;
-}
-
-// The square of a float32 is exact in float64, so fused instructions have equal
-// results.
-TANDEM_SIMD_CLONES DoubledSum part_squares(int64_t n, const float* values) {
-  return sum_of_squares(n, values);
-}
-
-// Without clones, because fused instructions would round in another way.
-DoubledSum part_squares(int64_t n, const double* values) {
-  return sum_of_squares(n, values);
-}
-
-template <typename T>
-DoubledSum squares_in(const at::Tensor& slice) {
-  const auto* values = slice.data_ptr<T>();
-  std::vector<DoubledSum> parts(
-      static_cast<size_t>((slice.numel() + kNormPart - 1) / kNormPart));
-  parallel_for_each(static_cast<int64_t>(parts.size()), 1, [&](int64_t i) {
-    const int64_t first = i * kNormPart;
-    parts[static_cast<size_t>(i)] =
-        part_squares(std::min(kNormPart, slice.numel() - first), values + first);
-  });
-  DoubledSum sum;
-  for (const auto& part : parts) {
-    sum.add(part);
-  }
-  return sum;
+at::Tensor tensor_of(const DoubledSum& sum) {
+  return at::tensor({sum.high, sum.low}, at::kDouble);
 }
 
 // Returns the total of sums, one per row.
@@ -104,11 +29,13 @@ at::Tensor total_of(const at::Tensor& rows) {
   for (int64_t i = 0; i < rows.numel(); ++i) {
     sum.add(values[i]);
   }
-  return sum.tensor();
+  return tensor_of(sum);
 }
 
 }  // namespace
 
+// Replicas clip by norms that they compute separately, from other parts of the
+// gradients, so the bits of a norm must not depend on the order of additions.
 at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges) {
   std::vector<at::Tensor> rows;
   for (const auto& range : ranges) {
@@ -117,12 +44,10 @@ at::Tensor squares_of(const Arena& arena, const std::vector<ArenaRange>& ranges)
       const auto squares = slice.norm().to(at::kDouble).square();
       rows.push_back(at::stack({squares, at::zeros_like(squares)}));
     } else {
-      rows.push_back((slice.scalar_type() == at::kDouble ? squares_in<double>(slice)
-                                                         : squares_in<float>(slice))
-                         .tensor());
+      rows.push_back(tensor_of(squares_in(slice)));
     }
   }
-  return rows.empty() ? DoubledSum().tensor() : total_of(at::stack(rows));
+  return rows.empty() ? tensor_of({}) : total_of(at::stack(rows));
 }
 
 at::Tensor squares_of_parts(

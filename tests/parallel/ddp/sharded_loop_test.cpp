@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/optim/torch_optim.h"
 #include "tandem/parallel/ddp/sharded_optimizer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
@@ -127,6 +128,8 @@ TEST(ShardedLoop, HasTheBitsOfReplicas) {
   expect_the_bits_of_replicas<optim::AdamW>(loop, optim::AdamWOptions(0.01));
   expect_the_bits_of_replicas<optim::Adagrad>(loop, optim::AdagradOptions(0.01));
   expect_the_bits_of_replicas<optim::RMSprop>(loop, optim::RMSpropOptions(0.01));
+  expect_the_bits_of_replicas<Lion>(loop, LionOptions(0.01).weight_decay(0.1));
+  expect_the_bits_of_replicas<NAdam>(loop, NAdamOptions(0.01));
 }
 
 TEST(ShardedLoop, HasTheBitsOfReplicasWithClippingAndSeveralPasses) {
