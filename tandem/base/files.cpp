@@ -217,11 +217,20 @@ void make_directories(const std::string& path) {
 }
 
 void make_subdirectory(const std::string& path) {
-  struct stat info {};
-  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+  const auto is_directory = [&] {
+    struct stat info {};
+    return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  };
+  if (is_directory()) {
     return;
   }
   if (mkdir(path.c_str(), 0777) != 0) {
+    const int reason = errno;
+    // Another rank may have made it meanwhile.
+    if (reason == EEXIST && is_directory()) {
+      return;
+    }
+    errno = reason;
     fail_on_file("make the directory", path);
   }
   sync_directory(parent_of(path));
