@@ -13,6 +13,7 @@
 
 #include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
+#include "tandem/base/file_error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
 
@@ -113,7 +114,7 @@ std::string parent_of(const std::string& path) {
 
 void fail_on_file(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
-  throw DataError(
+  throw FileError(
       "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
 }
 

@@ -67,14 +67,6 @@ void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
   }
 }
 
-void gather_parts(Communicator& comm, const Arena& arena) {
-  for (const auto& bucket : arena.layout().buckets()) {
-    const auto whole = comm.rank() == 0 ? arena.slice(bucket.range) : at::Tensor();
-    const auto mine = arena.slice(bucket.part(comm.rank(), comm.size()));
-    comm.gather(whole, mine, 0, arena.name())->wait();
-  }
-}
-
 void broadcast_arena(Communicator& comm, Arena& arena) {
   for (const auto& range : arena.layout().ranges()) {
     if (arena.holds(range.segment)) {

@@ -31,9 +31,6 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas);
 /// and BufferSync::sync. Collective.
 void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
-/// Gathers all ranks' parts of each bucket (Bucket::part()) at rank 0. Collective.
-void gather_parts(Communicator& comm, const Arena& arena);
-
 /// Broadcasts rank 0's copy of the segments with memory to all ranks. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);
 

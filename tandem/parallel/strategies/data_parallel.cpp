@@ -48,11 +48,6 @@ class DataParallel : public Strategy {
     notify_executor(parts_);
   }
 
-  void resync() override {
-    update_.collect_state();
-    start();
-  }
-
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches, context.trace);
@@ -109,11 +104,27 @@ class DataParallel : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    update_.collect_state();
-    if (parameters_) {
-      parameters_->gather_at_first();
-    }
     return local_state(parts_.arenas, parts_.optimizer);
+  }
+
+  bool divides_state() const override {
+    return update_.divides_state();
+  }
+  bool divides_model() const override {
+    return parameters_ != nullptr;
+  }
+
+  void visit_state(const StateVisitor& visit) override {
+    if (!update_.divides_state()) {
+      Strategy::visit_state(visit);
+      return;
+    }
+    before_evaluation();
+    update_.visit_state(visit);
+  }
+
+  TrainingState state_to_load() override {
+    return update_.state_to_load();
   }
 
   std::optional<double> gradient_norm() override {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
@@ -48,10 +47,6 @@ void ShardedParameters::gather() {
   for (const auto& work : works) {
     work->wait();
   }
-}
-
-void ShardedParameters::gather_at_first() {
-  gather_parts(comm_, parameters_);
 }
 
 StepSums ShardedParameters::pass(

@@ -41,8 +41,6 @@ class ShardedParameters : private CallListener {
 
   /// Makes all parameters complete on every rank, until release() or the next pass.
   void gather();
-  /// Makes all parameters complete on rank 0.
-  void gather_at_first();
 
   /// Kinds of passes. Passes of one kind use the parameters in the same order.
   enum class Pass {
