@@ -13,6 +13,7 @@
 
 #include "tandem/base/descriptor.h"
 #include "tandem/base/error.h"
+#include "tandem/base/file_error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
 
@@ -113,7 +114,7 @@ std::string parent_of(const std::string& path) {
 
 void fail_on_file(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
-  throw DataError(
+  throw FileError(
       "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
 }
 
@@ -217,11 +218,20 @@ void make_directories(const std::string& path) {
 }
 
 void make_subdirectory(const std::string& path) {
-  struct stat info {};
-  if (lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+  const auto is_directory = [&] {
+    struct stat info {};
+    return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  };
+  if (is_directory()) {
     return;
   }
   if (mkdir(path.c_str(), 0777) != 0) {
+    const int reason = errno;
+    // Another rank may have made it meanwhile.
+    if (reason == EEXIST && is_directory()) {
+      return;
+    }
+    errno = reason;
     fail_on_file("make the directory", path);
   }
   sync_directory(parent_of(path));

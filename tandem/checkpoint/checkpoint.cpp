@@ -17,11 +17,14 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/checkpoint/checkpoint_metadata.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/checkpoint_shards.h"
 #include "tandem/checkpoint/open_checkpoint.h"
 #include "tandem/formats/tensor_list.h"
 #include "tandem/optim/ema.h"
@@ -34,20 +37,6 @@ constexpr const char* kTemporary = "tmp-";
 constexpr const char* kDamaged = "damaged-";
 constexpr const char* kLeft = "left-";
 constexpr const char* kReplaced = "replaced-";
-
-std::string text(const SafetensorsFile& file, const std::string& key) {
-  const auto found = file.metadata.find(key);
-  return found == file.metadata.end() ? "" : found->second;
-}
-
-int64_t number(
-    const SafetensorsFile& file, const std::string& key, const std::string& path) {
-  const auto value = parse_number<int64_t>(text(file, key));
-  if (!value || *value < 0) {
-    fail_checkpoint(path, "has no " + key);
-  }
-  return *value;
-}
 
 [[noreturn]] void cannot_rename(const std::string& from, const std::string& to) {
   throw DataError(
@@ -150,48 +139,27 @@ std::string file_in(const std::string& path, const std::string& name) {
   return path + "/" + name;
 }
 
-template <typename Action>
-std::string damage_found_by(Action&& action) {
+// Returns a description of the damage to a checkpoint's files, "" if they are intact.
+// Throws FileError if a file exists but cannot be read, because the checkpoint may
+// still be intact.
+std::string damage_of(const std::string& path) {
+  const auto model = model_file(path);
+  for (const auto& file : {model, file_in(path, kTrainingFile)}) {
+    if (!file_exists(file) || file == path) {
+      return "[checkpoint] '" + (file == path ? file_in(path, kModelFile) : file) +
+             "' is missing";
+    }
+  }
   try {
-    action();
+    OpenCheckpoint(path).verify();
   } catch (const OtherFormat&) {
+    throw;
+  } catch (const FileError&) {
     throw;
   } catch (const DataError& error) {
     return first_line(error);
   }
   return "";
-}
-
-// Returns a description of the damage to a checkpoint's files, "" if they are intact.
-// Throws if a file exists but cannot be read, because the checkpoint may still be
-// intact.
-std::string damage_of(const std::string& path) {
-  const auto missing = [&](const std::string& name) {
-    return "[checkpoint] '" + file_in(path, name) + "' is missing";
-  };
-  for (const char* name : {kModelFile, kTrainingFile}) {
-    if (!file_exists(file_in(path, name))) {
-      return missing(name);
-    }
-  }
-  const auto model = read_file(file_in(path, kModelFile));
-  const auto training = read_file(file_in(path, kTrainingFile));
-  std::map<std::string, std::string> of_ranks;
-  std::string damage = damage_found_by([&] {
-    of_ranks = rank_hashes(parse_checkpoint_files(path, model, training).training);
-  });
-  for (const auto& [name, hash] : of_ranks) {
-    const auto file = file_in(path, name);
-    if (!file_exists(file)) {
-      return missing(name);
-    }
-    const auto bytes = read_file(file);
-    damage = damage_found_by([&, &hash = hash] { parse_rank_file(bytes, file, hash); });
-    if (!damage.empty()) {
-      break;
-    }
-  }
-  return damage;
 }
 
 // Returns whether no value is NaN or, unless `may_be_infinite`, infinite. Does not use
@@ -223,45 +191,6 @@ void check_finite(const CheckpointContent& content) {
           "--clip-norm");
     }
   }
-}
-
-void add_best(const BestTest& best, std::map<std::string, std::string>& metadata) {
-  if (best.step >= 0) {
-    metadata["best_loss"] = float_text(best.loss);
-    metadata["best_step"] = std::to_string(best.step);
-    metadata["evaluations_since_best"] = std::to_string(best.evaluations_since);
-  }
-}
-
-BestTest best_in(const SafetensorsFile& file, const std::string& path) {
-  if (text(file, "best_step").empty()) {
-    return {};
-  }
-  const auto loss = parse_number<double>(text(file, "best_loss"));
-  if (!loss) {
-    fail_checkpoint(path, "has no best_loss");
-  }
-  return {
-      *loss, number(file, "best_step", path),
-      number(file, "evaluations_since_best", path)};
-}
-
-void add_time(const RunTime& time, std::map<std::string, std::string>& metadata) {
-  metadata["train_seconds"] = float_text(time.train_seconds);
-  metadata["train_samples"] = float_text(time.samples);
-  metadata["program_seconds"] = float_text(time.program_seconds);
-  metadata["earlier_program_seconds"] = float_text(time.earlier_program_seconds);
-  metadata["program_start"] = time.program_start;
-}
-
-RunTime time_in(const SafetensorsFile& file) {
-  const auto value = [&](const char* key) {
-    const double found = parse_number<double>(text(file, key)).value_or(0);
-    return std::isfinite(found) ? std::max(0.0, found) : 0;
-  };
-  return {
-      value("train_seconds"), value("train_samples"), value("program_seconds"),
-      value("earlier_program_seconds"), text(file, "program_start")};
 }
 
 using Averages = std::map<std::string, at::Tensor>;
@@ -305,7 +234,7 @@ SafetensorsFile averaged_model(const OpenCheckpoint& checkpoint) {
         "' is missing, expected moving averages in it; name a checkpoint's directory, "
         "or leave out --ema");
   }
-  const auto files = checkpoint.read();
+  const auto files = checkpoint.read(true);
   const auto averages = averages_in(files.training);
   if (averages.empty()) {
     throw ConfigError(
@@ -313,7 +242,7 @@ SafetensorsFile averaged_model(const OpenCheckpoint& checkpoint) {
         "' has no moving averages, expected a checkpoint of a run with --ema-decay; "
         "leave out --ema");
   }
-  if (number(files.training, "step", path) == 0) {
+  if (content_of({}, files.training.metadata, path).position.step == 0) {
     return files.model;
   }
   auto averaged = files.model;
@@ -379,54 +308,14 @@ void remove_surplus(
   forget_dangling_best(directory);
 }
 
-// Returns the content of a file on the host of rank 0. Collective.
-std::string read_on_rank_0(const std::string& path, Communicator& comm) {
-  return comm.on_rank_0([&] { return read_file(path); }, "checkpoint");
-}
-
-}  // namespace
-
-std::set<std::string> infinite_buffers(const std::vector<NamedTensor>& state) {
-  std::set<std::string> names;
-  for (const auto& [name, tensor] : state) {
-    if (!tensor.requires_grad() && tensor.isinf().any().item<bool>()) {
-      names.insert(name);
-    }
-  }
-  return names;
-}
-
-std::string save_checkpoint(
-    const std::string& directory, const CheckpointContent& content,
-    const KeptCheckpoints& kept, const std::function<void()>& check_run) {
+// Completes the unfinished directory `temporary` by `write`, and makes it a checkpoint.
+std::string publish(
+    const std::string& directory, const std::string& temporary,
+    const CheckpointContent& content, const KeptCheckpoints& kept,
+    const std::function<void()>& check_run, const std::function<void()>& write) {
   const std::string path = checkpoint_path(directory, content.position.step);
-  const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
-  check_finite(content);
-  if (check_run) {
-    check_run();
-    make_subdirectory(directory);
-  } else {
-    make_directories(directory);
-  }
-  restore_replaced(directory);
-  remove_temporaries(directory);
-  make_subdirectory(temporary);
   try {
-    CheckpointFiles files;
-    files.model = {content.state.model, content.description};
-    files.training.tensors = content.state.optimizer;
-    files.training.metadata = {
-        {"epoch", std::to_string(content.position.epoch)},
-        {"step_in_epoch", std::to_string(content.position.step_in_epoch)},
-        {"step", std::to_string(content.position.step)},
-        {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
-        {"config", content.config},
-        {"data", content.data},
-        {"threads", content.machine.threads},
-        {"instruction_sets", content.machine.instruction_sets}};
-    add_best(content.best, files.training.metadata);
-    add_time(content.time, files.training.metadata);
-    write_checkpoint_files(temporary, std::move(files), content.rank_files);
+    write();
     if (check_run) {
       check_run();
     }
@@ -444,52 +333,107 @@ std::string save_checkpoint(
   return path;
 }
 
+// Returns the path of the model's file or index in a directory. A checkpoint that lacks
+// its model is named with the missing file. Returns "" if the directory has no files of
+// a checkpoint.
+std::string model_in(const std::string& directory) {
+  const std::string model = file_in(directory, kModelFile);
+  const std::string index = file_in(directory, kIndexFile);
+  if (file_exists(index) && !file_exists(model)) {
+    return index;
+  }
+  return file_exists(model) || file_exists(file_in(directory, kTrainingFile)) ? model
+                                                                              : "";
+}
+
+// Returns the content of a file on the host of rank 0. Collective.
+std::string read_on_rank_0(const std::string& path, Communicator& comm) {
+  return comm.on_rank_0([&] { return read_file(path); }, "checkpoint");
+}
+
+}  // namespace
+
+std::set<std::string> infinite_buffers(const std::vector<NamedTensor>& state) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : state) {
+    if (!tensor.requires_grad() && tensor.isinf().any().item<bool>()) {
+      names.insert(name);
+    }
+  }
+  return names;
+}
+
+std::string unfinished_path(const std::string& directory, uint32_t number) {
+  return directory + "/" + kTemporary + std::to_string(number);
+}
+
+void prepare_checkpoints(const std::string& directory) {
+  make_subdirectory(directory);
+  restore_replaced(directory);
+  remove_temporaries(directory);
+}
+
+std::string save_checkpoint(
+    const std::string& directory, const CheckpointContent& content,
+    const KeptCheckpoints& kept, const std::function<void()>& check_run) {
+  check_finite(content);
+  if (check_run) {
+    check_run();
+  } else {
+    make_directories(directory);
+  }
+  prepare_checkpoints(directory);
+  const auto temporary = unfinished_path(directory, static_cast<uint32_t>(getpid()));
+  make_subdirectory(temporary);
+  return publish(directory, temporary, content, kept, check_run, [&] {
+    CheckpointFiles files;
+    files.model = {content.state.model, content.description};
+    files.training = {content.state.optimizer, metadata_of(content)};
+    write_checkpoint_files(temporary, std::move(files), content.rank_files);
+  });
+}
+
+void save_share(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share) {
+  check_finite(content);
+  // Missing parents are not created, because the folder of the run may be lost.
+  make_subdirectory(directory);
+  const auto temporary = unfinished_path(directory, share.number);
+  make_subdirectory(temporary);
+  write_shards(temporary, content, share);
+}
+
+std::string complete_checkpoint(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share, const std::vector<std::string>& names,
+    const KeptCheckpoints& kept, const std::function<void()>& check_run) {
+  const auto temporary = unfinished_path(directory, share.number);
+  return publish(directory, temporary, content, kept, check_run, [&] {
+    write_shard_lists(temporary, content, share, names);
+  });
+}
+
 CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
   // Reads the model first, so that the error names the model if both files are missing.
   const auto model_bytes = read_on_rank_0(file_in(path, kModelFile), comm);
   const auto training_bytes = read_on_rank_0(file_in(path, kTrainingFile), comm);
   auto [model, training] = parse_checkpoint_files(path, model_bytes, training_bytes);
-  CheckpointContent content;
-  content.position = {
-      number(training, "epoch", path), number(training, "step_in_epoch", path),
-      number(training, "step", path), number(training, "samples_in_epoch", path)};
-  content.best = best_in(training, path);
-  content.time = time_in(training);
-  content.config = text(training, "config");
-  content.data = text(training, "data");
-  content.machine = {text(training, "threads"), text(training, "instruction_sets")};
-  content.rank_hashes = rank_hashes(training);
-  content.description = std::move(model.metadata);
+  auto content = content_of(std::move(model.metadata), training.metadata, path);
   content.state = {std::move(model.tensors), std::move(training.tensors)};
   return content;
 }
 
-void load_checkpoint(
-    const std::string& path, CheckpointContent& content, Communicator& comm,
-    const std::function<void(const CheckpointContent&)>& accept) {
-  auto read = read_checkpoint(path, comm);
-  const TrainingState tensors = std::exchange(read.state, {});
-  accept(read);
-  check_fits("checkpoint", path, tensors.model, content.state.model, Fit::complete);
-  check_fits(
-      "checkpoint", path, tensors.optimizer, content.state.optimizer, Fit::complete);
-  copy_values(tensors.model, content.state.model);
-  copy_values(tensors.optimizer, content.state.optimizer);
-  read.state = std::move(content.state);
-  content = std::move(read);
-}
-
 std::string model_file(const std::string& path) {
-  // A checkpoint that lacks its model is named with the missing file.
-  if (const auto inside = file_in(path, kModelFile);
-      file_exists(inside) || file_exists(file_in(path, kTrainingFile))) {
+  if (const auto inside = model_in(path); !inside.empty()) {
     return inside;
   }
   for (const auto& folder : {path + "/checkpoints", path}) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) {
       if (const auto newest = newest_checkpoint(folder); !newest.empty()) {
-        return file_in(newest, kModelFile);
+        const auto inside = model_in(newest);
+        return inside.empty() ? file_in(newest, kModelFile) : inside;
       }
     }
   }
@@ -505,7 +449,8 @@ std::string best_checkpoint(const std::string& path) {
       continue;
     }
     const OpenCheckpoint opened(folder);
-    const BestTest best = best_in(opened.read_training(), parent_of(opened.path()));
+    const BestTest best =
+        content_of({}, opened.training_metadata(), parent_of(opened.path())).best;
     const auto found = checkpoint_path(folder, best.step);
     if (best.step >= 0 && file_exists(found)) {
       return found;
@@ -538,7 +483,7 @@ SafetensorsFile read_model(
     *found = checkpoint.path();
   }
   return weights == CheckpointWeights::ema ? averaged_model(checkpoint)
-                                           : checkpoint.read().model;
+                                           : checkpoint.read(false).model;
 }
 
 std::map<std::string, std::string> load_model_state(

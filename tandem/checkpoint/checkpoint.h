@@ -70,11 +70,17 @@ struct Machine {
 ///   rank-0000-of-0004.safetensors and so on, only if ranks have separate state
 ///                         (checkpoint_files.h): one file for each rank
 ///
-/// The model has a separate file, so that Python can load it with strict=True. The
+/// If ranks divide the optimizer's state (Strategy::divides_state()), rank k of n
+/// writes its share as training-0000<k+1>-of-0000<n>.safetensors, and
+/// training.safetensors has no tensors. If they also divide the model, shards such as
+/// model-00001-of-00004.safetensors and an index (shard_index.h) replace
+/// model.safetensors. Shards have whole tensors.
+///
+/// The model has separate files, so that Python can load it with strict=True. The
 /// directory is written under another name, flushed to disk and renamed, so it is
-/// either complete or absent. The first two files do not depend on the strategy or the
-/// world size. checkpoint_files.h describes how damaged files and files of other
-/// checkpoints are detected.
+/// either complete or absent. Except for the number of shards, the files do not depend
+/// on the strategy or the world size. checkpoint_files.h describes how damaged files
+/// and files of other checkpoints are detected.
 struct CheckpointContent {
   TrainingState state;
   Position position;
@@ -129,18 +135,58 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept, const std::function<void()>& check_run = {});
 
-/// Returns a checkpoint with all tensors of its two main files, in main memory. Rank 0
-/// reads the files and sends them to the other ranks, whose hosts need not have them.
-/// Each rank checks the hashes of the files. Collective. Throws the DataErrors of
-/// load_checkpoint().
+/// The share of a rank in a checkpoint that several ranks write.
+struct CheckpointShare {
+  int rank = 0;
+  int size = 1;
+  // False: rank 0 writes the whole model.
+  bool divides_model = false;
+  // True if ranks write shards of the optimizer's state.
+  bool has_state = false;
+  // Number of this save, the same on all ranks. It differs from the numbers of saves
+  // that may still be in progress.
+  uint32_t number = 0;
+};
+
+/// Writes the shards of this rank, with the tensors of `content`, to an unfinished
+/// directory in `directory`. Only rank 0 adds content.description. Every rank calls it,
+/// on any thread; complete_checkpoint() then makes the directory a checkpoint. Throws
+/// the errors of save_checkpoint().
+void save_share(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share);
+
+/// Makes a checkpoint of the shards that save_share() has written on all ranks, and
+/// returns its path. Only rank 0 calls it, with a content without tensors. The index of
+/// the model has `names` first, in this order. Otherwise as save_checkpoint(). Throws
+/// DataError if a shard is missing.
+std::string complete_checkpoint(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share, const std::vector<std::string>& names,
+    const KeptCheckpoints& kept, const std::function<void()>& check_run = {});
+
+/// Returns the unfinished directory of a save.
+std::string unfinished_path(const std::string& directory, uint32_t number);
+
+/// Creates a directory for checkpoints, whose parent exists. Removes the unfinished
+/// files of a killed run.
+void prepare_checkpoints(const std::string& directory);
+
+/// Returns a checkpoint that one rank wrote, with all tensors of its two main files, in
+/// main memory. Rank 0 reads the files and sends them to the other ranks, whose hosts
+/// need not have them. Each rank checks the hashes of the files. Collective. Throws the
+/// DataErrors of load_checkpoint().
 [[nodiscard]] CheckpointContent read_checkpoint(
     const std::string& path, Communicator& comm);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
-/// `content.state`, in place; other tensors of the checkpoint are ignored. Before any
-/// tensor is compared or copied, calls `accept` with the checkpoint's content without
-/// tensors. `accept` may throw to reject the checkpoint. Collective; only rank 0 reads
-/// files.
+/// `content.state`, in place; other tensors of the checkpoint are ignored, and of the
+/// optimizer's state, only state.optimizer_parts are written. Before any tensor is
+/// compared or copied, checks the hashes of all files, and then calls `accept` with the
+/// checkpoint's content without tensors. `accept` may throw to reject the checkpoint.
+///
+/// Collective. The ranks that find the files of rank 0 at `path` read them together and
+/// send the tensors to the others, one tensor at a time.
 ///
 /// `path` is a checkpoint's directory on the host of rank 0. Throws DataError if the
 /// checkpoint cannot be read, is damaged, has another format, or contains files of two
@@ -151,10 +197,11 @@ void load_checkpoint(
     const std::function<void(const CheckpointContent&)>& accept =
         [](const CheckpointContent&) {});
 
-/// Returns the path of the file that contains a model. If `path` is a checkpoint's
-/// directory, the file is in that directory. If `path` is a run's directory or its
-/// checkpoints/, the file is in the newest checkpoint. Otherwise the file is `path`
-/// itself.
+/// Returns the path of the file that contains a model, or of its index
+/// (shard_index.h). If `path` is a checkpoint's directory or another directory with
+/// model.safetensors or its index, the file is in that directory. If `path` is a run's
+/// directory or its checkpoints/, the file is in the newest checkpoint. Otherwise the
+/// file is `path` itself.
 [[nodiscard]] std::string model_file(const std::string& path);
 
 /// Returns the path of the checkpoint with the lowest loss of a run (BestTest). `path`

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -22,30 +23,17 @@ constexpr const char* kIdKey = "checkpoint_id";
 constexpr const char* kRankPrefix = "rank-";
 
 const std::string& entry(
-    const SafetensorsFile& file, const std::string& key, const std::string& path) {
-  const auto found = file.metadata.find(key);
-  if (found == file.metadata.end()) {
+    const FileMetadata& metadata, const std::string& key, const std::string& path) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
     fail_checkpoint(path, "has no " + key);
   }
   return found->second;
 }
 
-// Throws OtherFormat if the file has another format. Called after the hash was
-// compared, so that a flipped bit does not look like another format.
-void check_format(const SafetensorsFile& file, const std::string& path) {
-  const std::string& text = entry(file, kFormatKey, path);
-  const int64_t format = parse_number<int64_t>(text).value_or(0);
-  if (format != kFormat) {
-    throw OtherFormat(
-        "[checkpoint] '" + path + "' has format " + text + ", expected " +
-        std::to_string(kFormat) + "; " +
-        (format < kFormat ? "start from its weights with --init" : "update tandem"));
-  }
-}
-
 SafetensorsFile parse_own(const std::string& bytes, const std::string& path) {
   auto file = parse_safetensors(bytes, path);
-  stored_hash(file, path);
+  stored_hash(file.metadata, path);
   return file;
 }
 
@@ -87,10 +75,14 @@ void fail_checkpoint(const std::string& path, const std::string& what) {
   throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
 }
 
-void write_checkpoint_files(
-    const std::string& directory, CheckpointFiles files,
-    const std::vector<std::string>& rank_files) {
-  auto& listed = files.training.metadata;
+void mark_checkpoint_file(FileMetadata& metadata, const std::string& id) {
+  metadata[kFormatKey] = std::to_string(kFormat);
+  metadata[kIdKey] = id;
+}
+
+void write_rank_files(
+    const std::string& directory, const std::vector<std::string>& rank_files,
+    FileMetadata& listed) {
   const int size = static_cast<int>(rank_files.size());
   for (int rank = 0; rank < size; ++rank) {
     const auto& bytes = rank_files[static_cast<size_t>(rank)];
@@ -100,13 +92,19 @@ void write_checkpoint_files(
           write_safetensors(directory + "/" + name, parse_safetensors(bytes, name));
     }
   }
+}
+
+void write_checkpoint_files(
+    const std::string& directory, CheckpointFiles files,
+    const std::vector<std::string>& rank_files) {
+  auto& listed = files.training.metadata;
+  write_rank_files(directory, rank_files, listed);
   listed[kFormatKey] = std::to_string(kFormat);
-  files.model.metadata[kFormatKey] = listed[kFormatKey];
   // Model and training state contain each other's hash. Only one of them can contain
   // the hash of the complete other file. So the model has the hash of the training
   // state without the model's hash.
   const std::string id = safetensors_hash(files.training);
-  files.model.metadata[kIdKey] = id;
+  mark_checkpoint_file(files.model.metadata, id);
   listed[kModelFile] = write_safetensors(directory + "/" + kModelFile, files.model);
   listed[kIdKey] = id;
   write_safetensors(directory + "/" + kTrainingFile, files.training);
@@ -119,64 +117,84 @@ CheckpointFiles parse_checkpoint_files(
   const std::string training_path = directory + "/" + kTrainingFile;
   CheckpointFiles files{
       parse_own(model, model_path), parse_own(training, training_path)};
-  check_same_checkpoint(directory, files);
+  check_same_checkpoint(directory, files.model.metadata, files.training.metadata);
   return files;
 }
 
-void check_same_checkpoint(const std::string& directory, const CheckpointFiles& files) {
+void check_format(const FileMetadata& metadata, const std::string& path) {
+  const std::string& text = entry(metadata, kFormatKey, path);
+  const int64_t format = parse_number<int64_t>(text).value_or(0);
+  if (format != kFormat) {
+    throw OtherFormat(
+        "[checkpoint] '" + path + "' has format " + text + ", expected " +
+        std::to_string(kFormat) + "; " +
+        (format < kFormat ? "start from its weights with --init" : "update tandem"));
+  }
+}
+
+void check_same_checkpoint(
+    const std::string& directory, const FileMetadata& model,
+    const FileMetadata& training) {
   const std::string model_path = directory + "/" + kModelFile;
   const std::string training_path = directory + "/" + kTrainingFile;
-  check_format(files.model, directory);
-  check_format(files.training, directory);
-  const bool same_id = entry(files.model, kIdKey, model_path) ==
-                       entry(files.training, kIdKey, training_path);
-  if (!same_id || stored_hash(files.model, model_path) !=
-                      entry(files.training, kModelFile, training_path)) {
+  check_format(model, directory);
+  check_format(training, directory);
+  const bool same_id =
+      entry(model, kIdKey, model_path) == entry(training, kIdKey, training_path);
+  if (!same_id ||
+      stored_hash(model, model_path) != entry(training, kModelFile, training_path)) {
     fail_checkpoint(directory, "has a model and a training state of two checkpoints");
   }
 }
 
-bool has_this_format(const SafetensorsFile& file) {
-  const auto found = file.metadata.find(kFormatKey);
-  return found != file.metadata.end() && found->second == std::to_string(kFormat);
-}
-
-SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path) {
-  auto file = parse_safetensors(bytes, path);
-  if (!has_hash(file) && !is_of_checkpoint(file)) {
-    throw DataError(
-        "[checkpoint] '" + path +
-        "' contains only weights, expected a checkpoint of tandem; use them with train "
-        "--init, and add --epochs 0 --out RUN to make a checkpoint of them");
+void check_listed(
+    const std::string& path, const FileMetadata& metadata, const std::string& hash) {
+  if (stored_hash(metadata, path) != hash) {
+    fail_checkpoint(
+        path,
+        "belongs to another checkpoint than the files next to it, or to another rank");
   }
-  stored_hash(file, path);
-  check_format(file, path);
-  return file;
 }
 
-std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training) {
+bool has_this_format(const FileMetadata& metadata) {
+  const auto found = metadata.find(kFormatKey);
+  return found != metadata.end() && found->second == std::to_string(kFormat);
+}
+
+std::map<std::string, std::string> listed_hashes(const FileMetadata& training) {
   std::map<std::string, std::string> hashes;
-  for (const auto& [key, value] : training.metadata) {
-    if (key.rfind(kRankPrefix, 0) == 0) {
+  for (const auto& [key, value] : training) {
+    if (ends_with(key, ".safetensors") && key != kModelFile) {
       hashes[key] = value;
     }
   }
   return hashes;
 }
 
-SafetensorsFile parse_rank_file(
-    const std::string& bytes, const std::string& path, const std::string& hash) {
-  auto file = parse_own(bytes, path);
-  if (stored_hash(file, path) != hash) {
-    fail_checkpoint(
-        path,
-        "belongs to another checkpoint than the files next to it, or to another rank");
+std::map<std::string, std::string> rank_hashes(const FileMetadata& training) {
+  auto hashes = listed_hashes(training);
+  for (auto entry = hashes.begin(); entry != hashes.end();) {
+    entry = entry->first.rfind(kRankPrefix, 0) == 0 ? std::next(entry)
+                                                    : hashes.erase(entry);
   }
-  return file;
+  return hashes;
 }
 
-bool is_of_checkpoint(const SafetensorsFile& file) {
-  return file.metadata.count(kIdKey) > 0 || file.metadata.count(kFormatKey) > 0;
+bool is_of_checkpoint(const FileMetadata& metadata) {
+  return metadata.count(kIdKey) > 0 || metadata.count(kFormatKey) > 0;
+}
+
+std::string checkpoint_id(const FileMetadata& metadata) {
+  const auto found = metadata.find(kIdKey);
+  return found == metadata.end() ? "" : found->second;
+}
+
+std::string shard_name(const std::string& what, int rank, int size) {
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", what, rank + 1, size);
+}
+
+bool is_shard_name(const std::string& name, const std::string& what) {
+  return name.rfind(what + "-", 0) == 0;
 }
 
 std::string rank_file_name(int rank, int size) {
@@ -209,7 +227,8 @@ bool load_rank_file(
   const auto bytes = is_needed ? read_rank_file(checkpoint, hashes, comm) : "";
   SafetensorsFile file;
   if (!tensors.empty() && listed != hashes.end()) {
-    file = parse_rank_file(bytes, path, listed->second);
+    file = parse_own(bytes, path);
+    check_listed(path, file.metadata, listed->second);
   }
   const bool fits = tensors.empty() || file.metadata[kStrategy] == strategy;
   if (reduce_count(fits ? 1 : 0, ReduceOp::min, kLabel, comm) == 0) {

@@ -11,11 +11,15 @@
 
 namespace tandem {
 
-/// The two main files of a checkpoint. Before anything is loaded, hashes detect a file
-/// that is damaged or belongs to another checkpoint:
-/// - each file of a checkpoint has the hash of its own content (safetensors.h);
-/// - model and training state have the "checkpoint_id", a hash of the training state;
-/// - the training state has the hashes of all other files, under their names.
+/// Metadata of a safetensors file.
+using FileMetadata = std::map<std::string, std::string>;
+
+/// The model and the training state of a checkpoint. Before anything is loaded, hashes
+/// detect a file that is damaged or belongs to another checkpoint:
+/// - each safetensors file of a checkpoint has the hash of its own content;
+/// - all files have the "checkpoint_id". It is a hash of the training state or, if
+///   several ranks write shards, the number of the save;
+/// - kTrainingFile has the hashes of all other files, under their names.
 struct CheckpointFiles {
   SafetensorsFile model;
   SafetensorsFile training;
@@ -23,6 +27,12 @@ struct CheckpointFiles {
 
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kTrainingFile = "training.safetensors";
+/// Names the shard of each tensor of the model, as in the models of Hugging Face
+/// (https://huggingface.co/docs/safetensors). Exists in place of kModelFile.
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+/// Parts of the names of shards (shard_name()).
+constexpr const char* kModelShard = "model";
+constexpr const char* kTrainingShard = "training";
 
 /// Error for an intact checkpoint that has the format of another version of tandem.
 class OtherFormat : public DataError {
@@ -33,12 +43,20 @@ class OtherFormat : public DataError {
 /// Throws DataError "[checkpoint] 'PATH' WHAT; use another checkpoint".
 [[noreturn]] void fail_checkpoint(const std::string& path, const std::string& what);
 
-/// Writes the files to `directory`, with the format version and the hashes.
-/// `rank_files` are the bytes of the ranks' files in rank order, with or without hashes
-/// (gather_rank_files()). Throws DataError.
+/// Adds the format version and the id of a checkpoint to the metadata of a file.
+void mark_checkpoint_file(FileMetadata& metadata, const std::string& id);
+
+/// Writes the files of a checkpoint that one rank writes to `directory`, with the
+/// format version and the hashes. `rank_files` are the bytes of the ranks' files in
+/// rank order, with or without hashes (gather_rank_files()). Throws DataError.
 void write_checkpoint_files(
     const std::string& directory, CheckpointFiles files,
     const std::vector<std::string>& rank_files);
+
+/// Writes the ranks' files to `directory`, and adds their hashes to `listed`.
+void write_rank_files(
+    const std::string& directory, const std::vector<std::string>& rank_files,
+    FileMetadata& listed);
 
 /// Parses `model` and `training`, the bytes of the two main files in `directory`.
 /// Throws DataError if a file is damaged or the files belong to two checkpoints,
@@ -47,28 +65,46 @@ CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
+/// Throws OtherFormat if a file of a checkpoint has another format. Call this function
+/// after the hash was compared, so that a flipped bit does not look like another
+/// format.
+void check_format(const FileMetadata& metadata, const std::string& path);
+
 /// Throws DataError if a model and a training state in `directory` belong to two
 /// checkpoints. Throws OtherFormat if one of them has another format.
-void check_same_checkpoint(const std::string& directory, const CheckpointFiles& files);
+void check_same_checkpoint(
+    const std::string& directory, const FileMetadata& model,
+    const FileMetadata& training);
+
+/// Throws DataError unless `metadata` is that of the file that a training state lists
+/// with the hash `hash`.
+void check_listed(
+    const std::string& path, const FileMetadata& metadata, const std::string& hash);
 
 /// Returns whether a file has the format of this version of tandem.
-bool has_this_format(const SafetensorsFile& file);
+bool has_this_format(const FileMetadata& metadata);
 
-/// Parses only the model's file. Throws the errors of parse_checkpoint_files(), and
-/// DataError for weights that another program saved.
-SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
+/// Returns the hashes of the files that a training state lists, by file name, except
+/// kModelFile and kIndexFile.
+std::map<std::string, std::string> listed_hashes(const FileMetadata& training);
 
 /// Returns the hashes of the ranks' files that a training state lists, by file name.
-std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
-
-/// Parses a rank's file. Throws DataError if it is damaged or its hash is not `hash`.
-SafetensorsFile parse_rank_file(
-    const std::string& bytes, const std::string& path, const std::string& hash);
+std::map<std::string, std::string> rank_hashes(const FileMetadata& training);
 
 /// Returns whether a file is part of a checkpoint of any format. Checks two metadata
 /// entries, and one of them is sufficient. So a file with one flipped bit is still
 /// recognized.
-bool is_of_checkpoint(const SafetensorsFile& file);
+bool is_of_checkpoint(const FileMetadata& metadata);
+
+/// Returns the checkpoint_id in the metadata of a file; "" if there is none.
+std::string checkpoint_id(const FileMetadata& metadata);
+
+/// Returns the name of a shard, such as "model-00002-of-00004.safetensors" for rank 1.
+/// `what` is kModelShard or kTrainingShard.
+std::string shard_name(const std::string& what, int rank, int size);
+
+/// Returns whether `name` is the name of a shard of `what`.
+bool is_shard_name(const std::string& name, const std::string& what);
 
 // A rank file contains the state that only one rank has, such as its parameters between
 // two averages of local SGD. Rank 0, which owns the directory, writes and reads one

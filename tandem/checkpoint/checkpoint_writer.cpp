@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -26,12 +27,16 @@ bool has_shape_of(const at::Tensor& copy, const at::Tensor& source) {
          copy.sizes() == source.sizes();
 }
 
+// Copies `sources` to `copies` from position `count` on, which it increases.
 void copy_tensors(
-    const std::vector<NamedTensor>& sources, std::vector<NamedTensor>& copies) {
-  copies.resize(sources.size());
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const at::Tensor source = sources[i].tensor.detach();
-    at::Tensor& copy = copies[i].tensor;
+    const std::vector<NamedTensor>& sources, std::vector<NamedTensor>& copies,
+    size_t& count) {
+  for (const auto& [name, tensor] : sources) {
+    const at::Tensor source = tensor.detach();
+    if (count == copies.size()) {
+      copies.emplace_back();
+    }
+    auto& [name_of_copy, copy] = copies[count++];
     if (!has_shape_of(copy, source)) {
       copy = at::empty(source.sizes(), source.scalar_type());
     }
@@ -40,8 +45,14 @@ void copy_tensors(
     } else {
       copy.copy_(source);
     }
-    copies[i].name = sources[i].name;
+    name_of_copy = name;
   }
+}
+
+std::vector<NamedTensor> take(const std::vector<NamedTensor>& copies, size_t& count) {
+  const auto end = copies.begin() + static_cast<std::ptrdiff_t>(count);
+  count = 0;
+  return {copies.begin(), end};
 }
 
 }  // namespace
@@ -102,22 +113,25 @@ void CheckpointWriter::serve() {
 }
 
 void CheckpointWriter::prepare(const TrainingState& state) {
-  TANDEM_CHECK(!path_.valid(), "prepare() was called while a save reads the copies");
-  start_thread();
-  copy_tensors(state.model, copies_.model);
-  copy_tensors(state.optimizer, copies_.optimizer);
+  copy(state);
+  num_model_ = 0;
+  num_optimizer_ = 0;
 }
 
-void CheckpointWriter::start(
-    const std::string& directory, CheckpointContent content,
-    const KeptCheckpoints& kept, std::function<void()> check_run) {
-  prepare(content.state);
-  content.state = copies_;
+void CheckpointWriter::copy(const TrainingState& piece) {
+  TANDEM_CHECK(!path_.valid(), "copy() was called while a save reads the copies");
+  start_thread();
+  copy_tensors(piece.model, copies_.model, num_model_);
+  copy_tensors(piece.optimizer, copies_.optimizer, num_optimizer_);
+}
+
+void CheckpointWriter::start(CheckpointContent content, Save save) {
+  copy(content.state);
+  content.state = {
+      take(copies_.model, num_model_), take(copies_.optimizer, num_optimizer_)};
   step_ = content.position.step;
-  std::packaged_task<std::string()> task([directory, kept, content = std::move(content),
-                                          check_run = std::move(check_run)] {
-    return save_checkpoint(directory, content, kept, check_run);
-  });
+  std::packaged_task<std::string()> task(
+      [content = std::move(content), save = std::move(save)] { return save(content); });
   path_ = task.get_future();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -126,10 +140,23 @@ void CheckpointWriter::start(
   changed_.notify_one();
 }
 
+void CheckpointWriter::start(
+    const std::string& directory, CheckpointContent content,
+    const KeptCheckpoints& kept, std::function<void()> check_run) {
+  start(
+      std::move(content), [directory, kept, check_run = std::move(check_run)](
+                              const CheckpointContent& whole) {
+        return save_checkpoint(directory, whole, kept, check_run);
+      });
+}
+
+bool CheckpointWriter::is_done() const {
+  return path_.valid() &&
+         path_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
 std::optional<SaveOutcome> CheckpointWriter::poll() {
-  const bool done = path_.valid() && path_.wait_for(std::chrono::seconds(0)) ==
-                                         std::future_status::ready;
-  return done ? wait() : std::nullopt;
+  return is_done() ? wait() : std::nullopt;
 }
 
 std::optional<SaveOutcome> CheckpointWriter::wait() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -43,12 +44,24 @@ class CheckpointWriter {
   /// progress.
   void prepare(const TrainingState& state);
 
-  /// Copies the tensors of `content` and starts save_checkpoint(). Before this call,
-  /// poll() or wait() must have returned the outcome of the previous save. `check_run`
-  /// is called on the thread (save_checkpoint()).
+  /// Copies tensors for the next start(). Do not call it while a save is in progress.
+  void copy(const TrainingState& piece);
+
+  /// Writes a content and returns the path of the checkpoint, or "".
+  using Save = std::function<std::string(const CheckpointContent& content)>;
+
+  /// Copies the tensors of `content` and starts `save` on the thread. Its content has
+  /// the tensors of all copy() since the last start(). Before this call, poll() or
+  /// wait() must have returned the outcome of the previous save.
+  void start(CheckpointContent content, Save save);
+
+  /// Starts save_checkpoint(), which calls `check_run` on the thread.
   void start(
       const std::string& directory, CheckpointContent content,
       const KeptCheckpoints& kept, std::function<void()> check_run = {});
+
+  /// Returns whether poll() would return an outcome.
+  bool is_done() const;
 
   /// Returns the outcome of the last save, only once. While the save is in progress,
   /// poll() returns nullopt, and wait() waits for its end. Without a save, or after the
@@ -60,8 +73,10 @@ class CheckpointWriter {
   void start_thread();
   void serve();
 
-  // Last copy of the state.
+  // Memory of copies of the state, and the numbers of tensors copied for the next save.
   TrainingState copies_;
+  size_t num_model_ = 0;
+  size_t num_optimizer_ = 0;
   // Result and step of the save in progress. path_ is valid until the outcome is
   // returned.
   std::future<std::string> path_;

@@ -15,6 +15,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/open_checkpoint.h"
+#include "tandem/checkpoint/shard_index.h"
 #include "tandem/formats/dtypes.h"
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/tensor_list.h"
@@ -46,7 +47,7 @@ WeightsFormat format_of(const std::string& path) {
 }
 
 std::vector<NamedTensor> read_any(const std::string& path) {
-  if (model_file(path) != path) {
+  if (model_file(path) != path || is_shard_index(path)) {
     return OpenCheckpoint(path).read_weights().tensors;
   }
   switch (format_of(path)) {

@@ -46,13 +46,10 @@ SafetensorsFile read_safetensors(const std::string& path);
 /// own their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
-/// Returns whether `file`, the result of read_safetensors(), has a hash. Files from
-/// other programs have none.
-bool has_hash(const SafetensorsFile& file);
-
-/// Returns the hash in the metadata of `file`, the result of read_safetensors(), which
-/// has already checked the hash. Throws DataError if the hash is missing, so call it
-/// only for files that always have a hash. `path` is the name of the file in the error.
-const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
+/// Returns the hash in the metadata of a file, the result of read_safetensors(), which
+/// has already checked the hash. Throws DataError if the hash is missing, because files
+/// of other programs have none. `path` is the name of the file in the error.
+const std::string& stored_hash(
+    const std::map<std::string, std::string>& metadata, const std::string& path);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,12 +44,23 @@ struct DataShard {
   bool counted = true;
 };
 
+/// The elements [begin, end) of a tensor, in the order of its memory.
+struct StatePart {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 /// Named tensors of a run. Parameters and buffers have the names in state_dict(). The
 /// optimizer's state has names of the form "<state>/<parameter>".
 struct TrainingState {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
+  // The part of each tensor of `optimizer` that this rank uses. Empty: all elements.
+  std::vector<StatePart> optimizer_parts;
 };
+
+/// Function for a piece of a run's state. The tensors are valid during the call.
+using StateVisitor = std::function<void(const TrainingState& piece)>;
 
 /// Returns the parameters, buffers and optimizer state of this rank.
 [[nodiscard]] TrainingState local_state(
@@ -75,8 +87,8 @@ class Strategy {
 
   /// Checks that the ranks' models match, and copies rank 0's parameters, buffers and
   /// optimizer state to the ranks that need them. In a pipeline, copies them from the
-  /// first replica to the other replicas. Collective; call it after loading a
-  /// checkpoint.
+  /// first replica to the other replicas. If divides_state() is true, each rank keeps
+  /// its part of the optimizer's state. Collective; call it after loading a checkpoint.
   virtual void start() = 0;
 
   /// Copies rank 0's parameters to ranks whose parameters have diverged. Collective.
@@ -144,8 +156,34 @@ class Strategy {
   virtual void complete_parameters() {}
 
   /// Returns the state for a checkpoint. It is complete only at rank 0. The tensors may
-  /// share memory with the run. Collective.
+  /// share memory with the run. If divides_state() is true, the optimizer's state is
+  /// not collected; if data parallel divides parameters, they are complete only after
+  /// complete_parameters(). Collective.
   virtual TrainingState collect_state() = 0;
+
+  /// Returns whether each rank saves and loads a share of the optimizer's state, and
+  /// whether ranks also divide the model.
+  virtual bool divides_state() const {
+    return false;
+  }
+  virtual bool divides_model() const {
+    return false;
+  }
+
+  /// Calls `visit` with pieces of the state for a checkpoint. The pieces of all ranks
+  /// together have each tensor once, and the shares of ranks have about equal sizes. If
+  /// divides_state() is false, rank 0 visits the result of collect_state(). Collective.
+  virtual void visit_state(const StateVisitor& visit) {
+    const auto state = collect_state();
+    if (parts_.comm.rank() == 0) {
+      visit(state);
+    }
+  }
+
+  /// Returns the tensors into which a checkpoint is loaded. Call start() afterwards.
+  virtual TrainingState state_to_load() {
+    return local_state(parts_.arenas, parts_.optimizer);
+  }
 
   /// Returns the state that only this rank has, such as local parameters. The
   /// checkpoint stores it in a separate file. Empty if this rank has no such state.

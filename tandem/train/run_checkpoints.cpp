@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <iterator>
 #include <limits>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/comm/exchange.h"
+#include "tandem/formats/tensor_list.h"
 #include "tandem/launch/restarts.h"
 #include "tandem/launch/status/rank_status.h"
 #include "tandem/train/checkpoint_model.h"
@@ -43,30 +46,13 @@ void check_same_network(
   }
 }
 
-// Throws on all ranks if a rank's file is missing or damaged, even if it is not loaded.
-// newest_whole_checkpoint() checks the files of the checkpoints that it chooses.
-void check_rank_files(
-    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
-    Communicator& comm) {
-  comm.on_rank_0(
-      [&] {
-        for (const auto& [name, hash] : hashes) {
-          const std::string file = checkpoint + "/" + name;
-          parse_rank_file(read_file(file), file, hash);
-        }
-        return "";
-      },
-      "resume");
-}
-
-// Returns the names of the infinite buffers of all ranks on rank 0, and an empty set on
-// other ranks. Stages of a pipeline have different buffers. Collective.
+// Returns the names of the infinite buffers of this rank and, on rank 0, of all ranks.
+// Stages of a pipeline have different buffers. Collective.
 std::set<std::string> infinite_buffers_of_all(
     const ModelArenas& arenas, Communicator& comm) {
-  std::set<std::string> all;
-  const auto mine = infinite_buffers(arenas.state());
+  auto all = infinite_buffers(arenas.state());
   for (const auto& names :
-       gather_texts(join({mine.begin(), mine.end()}, "\n"), "buffers", comm)) {
+       gather_texts(join({all.begin(), all.end()}, "\n"), "buffers", comm)) {
     for (auto& name : split(names, '\n')) {
       all.insert(std::move(name));
     }
@@ -85,6 +71,13 @@ RunCheckpoints::RunCheckpoints(
       comm_(comm),
       parts_(parts),
       observer_(observer) {}
+
+RunCheckpoints::~RunCheckpoints() {
+  if (share_ && comm_.rank() == 0) {
+    writer_.wait();
+    remove_all(unfinished_path(checkpoints_, share_->number));
+  }
+}
 
 std::string RunCheckpoints::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
@@ -133,6 +126,7 @@ std::string RunCheckpoints::newest() {
 }
 
 std::string RunCheckpoints::newest_before(int64_t step) {
+  end_shares();
   writer_.wait();
   std::string path;
   if (comm_.rank() == 0 && !config_.output.out.empty()) {
@@ -243,12 +237,9 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
     return false;
   }
   note_machine();
-  auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
+  auto loaded = content(parts_.strategy->state_to_load(), position);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
-    if (path == config_.output.resume) {
-      check_rank_files(path, earlier.rank_hashes, comm_);
-    }
   });
   position = loaded.position;
   best = loaded.best;
@@ -292,36 +283,150 @@ void RunCheckpoints::prepare() {
   if (comm_.rank() == 0) {
     // Hashes the network file before it can be changed.
     content({}, {});
+    checkpoints_ = config_.output.out + "/checkpoints";
+  }
+  if (divides_state()) {
+    find_shared_directory();
+  } else if (comm_.rank() == 0) {
     writer_.prepare(local_state(*parts_.arenas, *parts_.optimizer));
   }
 }
 
-void RunCheckpoints::save(
-    const std::string& directory, const Position& position, const BestTest& best,
-    const RunTime& time, TrainingState state, const std::vector<NamedTensor>& own,
-    bool told) {
+// Makes rank 0's directory known to all ranks, and checks that they find it.
+void RunCheckpoints::find_shared_directory() {
+  if (comm_.rank() == 0) {
+    next_number_ = std::random_device()() / 2;
+  }
+  next_number_ = static_cast<uint32_t>(
+      reduce_count(next_number_, ReduceOp::max, "checkpoints", comm_));
+  const auto path = comm_.on_rank_0(
+      [&] {
+        prepare_checkpoints(checkpoints_);
+        make_subdirectory(unfinished_path(checkpoints_, next_number_));
+        return std::filesystem::absolute(checkpoints_).string();
+      },
+      "checkpoints");
+  if (comm_.rank() != 0) {
+    checkpoints_ = path;
+  }
+  const auto probe = unfinished_path(checkpoints_, next_number_);
+  const auto found =
+      exchange_numbers({file_exists(probe) ? 1 : 0}, "checkpoints", comm_);
+  if (comm_.rank() == 0) {
+    remove_all(probe);
+  }
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    if (found[static_cast<size_t>(rank)][0] == 0) {
+      throw ConfigError(fmt::format(
+          "[checkpoint] rank {} does not find the folder '{}' of rank 0, expected a "
+          "folder that all hosts share, because each rank saves its share; set --out "
+          "to "
+          "such a folder, or use --shard none",
+          rank, path));
+    }
+  }
+}
+
+void RunCheckpoints::copy_state() {
+  complete_shares();
   note(writer_.wait());
+  parts_.strategy->visit_state(
+      [this](const TrainingState& piece) { writer_.copy(piece); });
+}
+
+void RunCheckpoints::save(
+    const Position& position, const BestTest& best, const RunTime& time,
+    const std::vector<NamedTensor>& own, bool told) {
   auto rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
   if (comm_.rank() != 0) {
+    if (divides_state()) {
+      CheckpointContent share;
+      share.position = position;
+      share.infinite_buffers = texts_.infinite_buffers;
+      start_share(share);
+    }
     return;
   }
-  auto whole = content(std::move(state), position);
+  auto whole = content({}, position);
   whole.best = best;
   whole.time = time;
   whole.rank_files = std::move(rank_files);
-  const auto& output = config_.output;
   told_ = told;
+  if (divides_state()) {
+    start_share(whole);
+    unfinished_ = std::move(whole);
+    return;
+  }
+  writer_.start(checkpoints_, std::move(whole), kept(), [this] { check_folder(); });
+}
+
+KeptCheckpoints RunCheckpoints::kept() const {
+  return {config_.output.keep_checkpoints, config_.output.keep_best};
+}
+
+// Starts to write the share of this rank.
+void RunCheckpoints::start_share(const CheckpointContent& content) {
+  share_ = {
+      comm_.rank(), comm_.size(), parts_.strategy->divides_model(),
+      !parts_.optimizer->state().empty(), next_number_++};
   writer_.start(
-      directory, std::move(whole), {output.keep_checkpoints, output.keep_best},
-      [this] { check_folder(); });
+      content,
+      [this, directory = checkpoints_, share = *share_](const CheckpointContent& mine) {
+        check_folder();
+        try {
+          save_share(directory, mine, share);
+        } catch (const DataError&) {
+          check_folder();
+          throw;
+        }
+        return "";
+      });
+}
+
+// Waits until all ranks have written their shares. If they have, rank 0 starts to
+// complete the checkpoint. Returns the outcome of this rank.
+std::optional<SaveOutcome> RunCheckpoints::end_shares() {
+  if (!share_) {
+    return std::nullopt;
+  }
+  const auto outcome = writer_.wait();
+  const auto share = *std::exchange(share_, std::nullopt);
+  const bool written =
+      reduce_count(outcome->error ? 0 : 1, ReduceOp::min, "shares", comm_) == 1;
+  failed_ = outcome->error;
+  if (comm_.rank() != 0) {
+    return outcome;
+  }
+  if (!written) {
+    remove_all(unfinished_path(checkpoints_, share.number));
+    return outcome;
+  }
+  writer_.start(
+      std::exchange(unfinished_, {}),
+      [this, directory = checkpoints_, kept = kept(), share,
+       names = tensor_names(parts_.arenas->state())](const CheckpointContent& content) {
+        return complete_checkpoint(
+            directory, content, share, names, kept, [this] { check_folder(); });
+      });
+  return outcome;
+}
+
+void RunCheckpoints::complete_shares() {
+  const auto outcome = end_shares();
+  if (outcome && outcome->error) {
+    note(outcome);
+  }
 }
 
 void RunCheckpoints::poll() {
-  note(writer_.poll());
+  if (!share_) {
+    note(writer_.poll());
+  }
   tell_observer();
 }
 
 void RunCheckpoints::finish() {
+  end_shares();
   take(writer_.wait());
   tell_observer();
   if (failed_) {

@@ -23,15 +23,21 @@ namespace tandem {
 /// `observer` may be null.
 ///
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
-/// If a save fails, the next call of save(), poll() or finish() throws DataError on
-/// rank 0. With on_save_error = warn, save() and poll() warn instead, and finish()
-/// throws only if the last save failed. ValuesNotFinite and FolderLost are thrown with
-/// every setting of on_save_error.
+/// If a save fails, the next call of copy_state(), poll() or finish() throws DataError
+/// on the rank that could not write, usually rank 0. If ranks write shares, the
+/// checkpoint is complete only after a later call of complete_shares(), copy_state() or
+/// finish(). With on_save_error = warn, copy_state() and poll() warn instead, and
+/// finish() throws only if the last save failed. ValuesNotFinite and FolderLost are
+/// thrown with every setting of on_save_error.
 class RunCheckpoints {
  public:
   RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts, Observer* observer);
+  /// Removes shares that were not completed, because the run ends with an error.
+  ~RunCheckpoints();
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
   /// On rank 0, returns the directory of the run. If the directory exists, locks it
   /// against other runs (RunLock). Otherwise, make_directory() creates and locks it.
@@ -77,28 +83,49 @@ class RunCheckpoints {
   /// if the run was not resumed.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
-  /// Allocates the memory for copies of the run's state before the first save.
-  /// Collective.
+  /// Prepares the first save. Allocates memory for copies of the state, unless ranks
+  /// divide the state. Throws ConfigError if they divide it and a rank cannot find the
+  /// directory of rank 0.
   void prepare();
 
-  /// Waits for the previous save, then starts to write a checkpoint into `directory` on
-  /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
-  /// that only this rank has. If `told` is true, poll() or finish() calls
+  /// Waits for the previous save, then copies the state of the run.
+  void copy_state();
+
+  /// Starts to write the copied state as a checkpoint in the directory of the run. Rank
+  /// 0 writes it, or each rank its share (Strategy::divides_state()). `own` is the
+  /// state that only this rank has. If `told` is true, poll() or finish() calls
   /// Observer::on_checkpoint() when this checkpoint is complete.
   void save(
-      const std::string& directory, const Position& position, const BestTest& best,
-      const RunTime& time, TrainingState state, const std::vector<NamedTensor>& own,
-      bool told);
+      const Position& position, const BestTest& best, const RunTime& time,
+      const std::vector<NamedTensor>& own, bool told);
+
+  /// Returns whether this rank has written its share of a checkpoint that is not yet
+  /// complete. Not collective.
+  bool share_written() const {
+    return share_ && writer_.is_done();
+  }
+
+  /// Waits until all ranks have written their shares. Rank 0 then starts to complete
+  /// the checkpoint. If a rank could not write its share, handles the failure on this
+  /// rank, and the checkpoint is discarded. Does nothing without a share.
+  void complete_shares();
 
   /// Handles the result of the last save if the save has ended. Does not wait. Not
   /// collective.
   void poll();
 
-  /// Waits for the save in progress and handles its result. Not collective.
+  /// Waits for the save in progress and handles its result.
   void finish();
 
  private:
   CheckpointContent content(TrainingState state, const Position& position);
+  bool divides_state() const {
+    return parts_.strategy->divides_state();
+  }
+  KeptCheckpoints kept() const;
+  void find_shared_directory();
+  void start_share(const CheckpointContent& content);
+  std::optional<SaveOutcome> end_shares();
   void take(const std::optional<SaveOutcome>& outcome);
   void tell_observer();
   // Calls take() with the outcome of a save. If the save failed, throws or warns, as
@@ -128,6 +155,14 @@ class RunCheckpoints {
   CheckpointWriter writer_;
   // Error of the last save; null if the save succeeded.
   std::exception_ptr failed_;
+  // The directory of checkpoints.
+  std::string checkpoints_;
+  // Number of the next save of shares.
+  uint32_t next_number_ = 0;
+  // The share that this rank writes, and on rank 0 the content of the checkpoint,
+  // without tensors; not set if no checkpoint of shares is incomplete.
+  std::optional<CheckpointShare> share_;
+  CheckpointContent unfinished_;
   // True: the observer is called when the save in progress has succeeded.
   bool told_ = false;
   // Paths of complete checkpoints that the observer does not know yet.

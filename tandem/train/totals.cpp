@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "tandem/base/sha256.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/comm/rpc/rpc.h"
 #include "tandem/optim/grad_scaler.h"
@@ -29,6 +30,52 @@ double gradient_bytes(const RunConfig& config, const Assembly& parts) {
   return bytes;
 }
 
+// Returns the hash of parameters of which each rank has only its part of every bucket.
+// Rank 0 gathers one bucket at a time. The result is valid on rank 0. Collective.
+std::string sha256_of_parts(ModelArenas& arenas, Communicator& comm) {
+  Arena& parameters = arenas.parameters();
+  const auto& buckets = parameters.layout().buckets();
+  std::map<const at::TensorImpl*, const Bucket*> bucket_of;
+  for (const auto& tensor : arenas.tensors()) {
+    bucket_of[tensor.unsafeGetTensorImpl()] = nullptr;
+  }
+  for (const auto& bucket : buckets) {
+    for (const size_t slot : bucket.slots) {
+      bucket_of[arenas.tensors()[slot].unsafeGetTensorImpl()] = &bucket;
+    }
+  }
+  const auto mine = [&](const Bucket& bucket) {
+    return bucket.part(comm.rank(), comm.size());
+  };
+  const Bucket* whole = nullptr;
+  const auto gather = [&](const Bucket* bucket) {
+    if (whole != nullptr && bucket != whole) {
+      parameters.release_except(whole->range, mine(*whole));
+    }
+    if (bucket != nullptr && bucket != whole) {
+      const auto all =
+          comm.rank() == 0 ? parameters.slice(bucket->range) : at::Tensor();
+      comm.gather(all, parameters.slice(mine(*bucket)), 0, parameters.name())->wait();
+    }
+    whole = bucket;
+  };
+  Sha256 hash;
+  for (const auto& [name, tensor] : arenas.state()) {
+    const auto found = bucket_of.find(tensor.unsafeGetTensorImpl());
+    if (found == bucket_of.end()) {
+      continue;
+    }
+    gather(found->second);
+    if (comm.rank() == 0) {
+      const auto values = tensor.detach().contiguous().cpu();
+      hash.update(name.data(), name.size() + 1);
+      hash.update(values.data_ptr(), values.nbytes());
+    }
+  }
+  gather(nullptr);
+  return hash.hex_digest();
+}
+
 }  // namespace
 
 ParameterCount count_parameters(const Assembly& parts, Communicator& comm) {
@@ -52,6 +99,9 @@ ParameterCount count_parameters(const Assembly& parts, Communicator& comm) {
 std::string parameters_sha256(Assembly& parts, Communicator& comm) {
   if (!is_sharded(parts)) {
     return parts.arenas->parameters_sha256();
+  }
+  if (parts.shard == Sharding::parameters) {
+    return comm.broadcast_text(sha256_of_parts(*parts.arenas, comm), 0, "hash");
   }
   const auto state = parts.strategy->collect_state();
   if (comm.rank() != 0) {

@@ -165,7 +165,7 @@ class TrainingRun {
     first_step_ = position_.step;
     saved_step_ = resumed ? position_.step : -1;
     announce();
-    if (saves()) {
+    if (saves() && !(resumed && is_finished())) {
       checkpoints_.prepare();
     }
   }
@@ -346,7 +346,8 @@ class TrainingRun {
   // Makes a decision with the other ranks and applies it, except for saving and
   // stopping. Collective. Throws if a rank's loss is not finite.
   Decision agree() {
-    const Decision decision = agreement_.decide(position_.step, end_.stop_requested());
+    const Decision decision = agreement_.decide(
+        position_.step, end_.stop_requested(), checkpoints_.share_written());
     if (decision.bad_rank >= 0) {
       throw stopped_for_loss(decision, checkpoints_.newest());
     }
@@ -355,6 +356,9 @@ class TrainingRun {
     }
     if (decision.end) {
       end_.stop();
+    }
+    if (decision.shares_written) {
+      checkpoints_.complete_shares();
     }
     return decision;
   }
@@ -459,12 +463,12 @@ class TrainingRun {
     reporter_.clock().pause();
     report_activity(Activity::saving);
     const auto start = SavePauses::Clock::now();
-    // collect_state() must be called before own_state(), because it may store values in
-    // the state that own_state() returns.
-    auto state = parts_.strategy->collect_state();
+    // copy_state() must be called before own_state(), because the strategy may store
+    // values in the state that own_state() returns.
+    checkpoints_.copy_state();
     checkpoints_.save(
-        directory_->checkpoints(), position_, end_.patience().best(),
-        reporter_.time(position_), std::move(state), own_state(), told);
+        position_, end_.patience().best(), reporter_.time(position_), own_state(),
+        told);
     agreement_.saved();
     saved_step_ = position_.step;
     pauses_.add(start);

@@ -233,7 +233,7 @@ TEST_F(DamagedCheckpoint, AnyOtherLength) {
     expect_harmless(file, "with a byte more");
     EXPECT_EQ(refused_, static_cast<int64_t>(ways().size()));
     remove_all(path);
-    expect_error<DataError>([&] { resumed(path_); }, {"No such file"});
+    expect_error<DataError>([&] { resumed(path_); }, {file});
     expect_error<DataError>([&] { evaluated(path_); }, {file});
     expect_error<DataError>([&] { begun_with(path_); }, {file});
     expect_gives_way("missing");

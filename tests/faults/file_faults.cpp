@@ -76,9 +76,16 @@ void note_faulty(const char* call, std::string_view path) {
       path.data());
 }
 
+// Returns whether TANDEM_FAULT_RANK selects another rank than this process.
+bool is_other_rank() {
+  const char* wanted = std::getenv("TANDEM_FAULT_RANK");
+  const char* rank = std::getenv("RANK");
+  return wanted != nullptr && (rank == nullptr || std::string_view(rank) != wanted);
+}
+
 Verdict judge(const char* call, std::string_view path, What what) {
   if (!is_armed || !is_in(path, armed().fault.below) ||
-      is_in(path, armed().fault.but_not_below)) {
+      is_in(path, armed().fault.but_not_below) || is_other_rank()) {
     return Verdict::go_on;
   }
   const FileFault& fault = armed().fault;

@@ -30,7 +30,8 @@ enum class FaultKind {
 /// open64, which count only if they open a file for writing. In a test that links the
 /// library, arm() sets the fault. If LD_PRELOAD loads the library, the environment
 /// variable TANDEM_FILE_FAULT sets the fault, as "KIND OPERATION ERRNO FOLDER". KIND is
-/// the number of a FaultKind.
+/// the number of a FaultKind. With the variable TANDEM_FAULT_RANK, only operations of
+/// the process of that rank count.
 struct FileFault {
   FaultKind kind = FaultKind::none;
   // Number of the operation with the fault, from 1. Only operations in the folder

@@ -131,14 +131,27 @@ std::vector<Left> run(
     }
     left.sums = sums.tensor();
     comm.all_reduce(left.sums)->wait();
-    for (const auto& entry : replica.strategy->collect_state().model) {
-      left.state.model.push_back({entry.name, entry.tensor.detach().clone()});
-    }
-    for (const auto& entry : replica.strategy->collect_state().optimizer) {
-      left.state.optimizer.push_back({entry.name, entry.tensor.clone()});
-    }
+    replica.strategy->visit_state([&](const TrainingState& piece) {
+      for (const auto& [name, tensor] : piece.model) {
+        left.state.model.push_back({name, tensor.detach().clone()});
+      }
+      for (const auto& [name, tensor] : piece.optimizer) {
+        left.state.optimizer.push_back({name, tensor.clone()});
+      }
+    });
     return left;
   });
+}
+
+// Returns the pieces of the state that all ranks visited.
+TrainingState state_of(const std::vector<Left>& ranks) {
+  TrainingState all;
+  for (const auto& [state, sums] : ranks) {
+    all.model.insert(all.model.end(), state.model.begin(), state.model.end());
+    all.optimizer.insert(
+        all.optimizer.end(), state.optimizer.begin(), state.optimizer.end());
+  }
+  return all;
 }
 
 void expect_same_tensors(
@@ -177,8 +190,9 @@ TEST(Pipeline, ReplicasEqualDataParallelWithBatchNorm) {
     auto options = pipeline(3, 2);
     options.shard = state;
     const auto grid = run(6, options, 4, two_norm_layers());
-    expect_same_tensors(grid[0].state.model, whole[0].state.model);
-    expect_same_tensors(grid[0].state.optimizer, whole[0].state.optimizer);
+    const auto found = state_of(grid);
+    expect_same_tensors(found.model, whole[0].state.model);
+    expect_same_tensors(found.optimizer, whole[0].state.optimizer);
     EXPECT_TRUE(grid[0].sums.equal(whole[0].sums));
   }
 }

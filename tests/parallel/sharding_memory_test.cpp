@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::sharding_memory_test {
 
@@ -84,6 +87,94 @@ TEST(ShardingMemory, HasOneCopyOfShardedValues) {
   expect_copies(Sharding::optimizer, 2 * kRanks + 2);
   expect_copies(Sharding::gradients, kRanks + 3);
   expect_copies(Sharding::parameters, 4);
+}
+
+// Returns the largest memory of this process since the last call, in MiB.
+double peak_mib() {
+  malloc_trim(0);
+  double peak = 0;
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      peak = std::stod(line.substr(6)) / 1024;
+    }
+  }
+  std::ofstream("/proc/self/clear_refs") << 5;
+  return peak;
+}
+
+// Returns by how much `action` on all ranks raises the peak memory of this process.
+double raised_mib(Communicator& comm, const std::function<void()>& action) {
+  comm.barrier();
+  if (comm.rank() == 0) {
+    peak_mib();
+  }
+  comm.barrier();
+  const double before = comm.rank() == 0 ? peak_mib() : 0;
+  comm.barrier();
+  action();
+  comm.barrier();
+  return comm.rank() == 0 ? peak_mib() - before : 0;
+}
+
+struct Raised {
+  double save = 0;
+  double load = 0;
+};
+
+// Saves a checkpoint of trained ranks without copies of their shares, and loads it into
+// other ranks.
+Raised raised_by_checkpoint(int size, Sharding shard, const std::string& directory) {
+  return on_each_rank("thread", size, [&](Communicator& comm) {
+    StrategyOptions options;
+    options.shard = shard;
+    OptimizerOptions adam;
+    adam.kind = OptimizerKind::adam;
+    const CheckpointShare share{
+        comm.rank(), comm.size(), shard == Sharding::parameters, true, 1};
+    Raised raised;
+    {
+      Replica replica(make_stack(), comm, options, adam);
+      replica.strategy->start();
+      replica.strategy->train_step(
+          {first_batch(4, comm.size(), comm.rank())}, step_of(1e-5));
+      raised.save = raised_mib(
+          comm, [&] { replica.strategy->visit_state([](const TrainingState&) {}); });
+      CheckpointContent mine;
+      replica.strategy->visit_state([&](const TrainingState& piece) {
+        for (const auto& [name, tensor] : piece.model) {
+          mine.state.model.push_back({name, tensor.detach().clone()});
+        }
+        for (const auto& [name, tensor] : piece.optimizer) {
+          mine.state.optimizer.push_back({name, tensor.clone()});
+        }
+      });
+      save_share(directory, mine, share);
+    }
+    comm.barrier();
+    const auto path = comm.on_rank_0(
+        [&] { return complete_checkpoint(directory, {}, share, {}, {}); });
+    Replica replica(make_stack(), comm, options, adam);
+    CheckpointContent content;
+    content.state = replica.strategy->state_to_load();
+    raised.load = raised_mib(comm, [&] { load_checkpoint(path, content, comm); });
+    return raised;
+  })[0];
+}
+
+// All ranks together have two copies of the model's size for Adam's values. During a
+// load, each rank also has a tensor of another rank and its own next tensor, each a
+// quarter of the model. If one rank collected the state, a save would need two or, with
+// the parameters, three copies, and a load at least three copies on each rank.
+TEST(ShardingMemory, CheckpointsNeedNoRankWithTheWholeState) {
+  constexpr int kRanks = 4;
+  for (const auto shard : {Sharding::optimizer, Sharding::parameters}) {
+    const Scratch scratch;
+    const auto raised = raised_by_checkpoint(kRanks, shard, scratch.path());
+    EXPECT_LT(raised.save, 1.25 * kModelMib) << name_of(shard);
+    EXPECT_GT(raised.load, 1.5 * kModelMib) << name_of(shard);
+    EXPECT_LT(raised.load, 6.5 * kModelMib) << name_of(shard);
+  }
 }
 
 }  // namespace tandem::sharding_memory_test

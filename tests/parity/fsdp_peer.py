@@ -117,13 +117,9 @@ def tandem_parameters(tandem, folder, backend, ranks, steps, shard):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    checkpoints = sorted(os.listdir(f"{out}/checkpoints"))
-    files = [f for f in checkpoints if f.endswith("model.safetensors")] or checkpoints
-    return load_safetensors(find_model(f"{out}/checkpoints/{files[-1]}"))
-
-
-def find_model(path):
-    return f"{path}/model.safetensors" if os.path.isdir(path) else path
+    newest = f"{out}/checkpoints/{sorted(os.listdir(f'{out}/checkpoints'))[-1]}"
+    index = f"{newest}/model.safetensors.index.json"
+    return load_safetensors(index if os.path.exists(index) else f"{newest}/model.safetensors")
 
 
 def difference(found, expected):

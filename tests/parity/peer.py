@@ -93,6 +93,13 @@ MODELS = {"net": Net, "convnet_bn": ConvNetBn, "residual": Residual}
 # --- files ---
 
 def load_safetensors(path):
+    """Reads a file, or all files of an index in the layout of Hugging Face."""
+    if path.endswith(".index.json"):
+        with open(path) as file:
+            places = json.load(file)["weight_map"]
+        folder = os.path.dirname(path)
+        files = {name: load_safetensors(f"{folder}/{name}") for name in set(places.values())}
+        return {name: files[file][name] for name, file in places.items()}
     with open(path, "rb") as file:
         length, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
@@ -125,8 +132,21 @@ def save_safetensors(tensors, path):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def save_shards(tensors, folder):
+    """Writes two files and an index, as save_pretrained() of Hugging Face."""
+    os.makedirs(folder, exist_ok=True)
+    names = list(tensors)
+    places = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(names)}
+    for file in set(places.values()):
+        save_safetensors({name: tensors[name] for name in names if places[name] == file},
+                         f"{folder}/{file}")
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    with open(f"{folder}/model.safetensors.index.json", "w") as file:
+        json.dump({"metadata": {"total_size": size}, "weight_map": places}, file)
+
+
 def load_weights(path):
-    if path.endswith(".safetensors"):
+    if path.endswith((".safetensors", ".index.json")):
         return load_safetensors(path)
     return torch.load(path, weights_only=True)
 
@@ -328,6 +348,7 @@ def save(args):
     for name, value in forms.items():
         torch.save(value, f"{args.out}/{name}")
     save_safetensors(state, f"{args.out}/state.safetensors")
+    save_shards(state, f"{args.out}/shards")
     # Values that are not in a state dict.
     torch.save(list(state.values()), f"{args.out}/list.pt")
     torch.save(model, f"{args.out}/module.pt")

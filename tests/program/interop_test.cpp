@@ -60,6 +60,17 @@ TEST_F(InteropProgram, CheckpointAndExportsHaveTheSameResultInPython) {
   EXPECT_EQ(checked(run_peer(peer)).output, says + same + says + same + says);
 }
 
+TEST_F(InteropProgram, ShardsOfRanksHaveTheSameResultInPython) {
+  const auto out = scratch_ / "run";
+  run_ok(
+      {"train", "--data", data_, "--model", "net", "--nproc", "3", "--shard",
+       "parameters", "--out", out});
+  const auto checkpoint = out + "/checkpoints/step-00000004";
+  const auto ours = tandem_says({"eval", "--checkpoint", checkpoint});
+  const auto peer = evaluation(checkpoint + "/model.safetensors.index.json");
+  EXPECT_EQ(checked(run_peer(peer)).output, ours + "\n");
+}
+
 // A residual network with batch norm, trained by its own program.
 TEST_F(InteropProgram, ExportOfACustomModelHasTheSameAccuracyInPython) {
   const auto out = scratch_ / "run";
@@ -90,7 +101,7 @@ TEST_F(InteropProgram, WeightsOfPythonHaveTheSameResult) {
       {"save", "--out", scratch_ / ".", "then"}, evaluation(scratch_ / "state.pt"))));
   const auto theirs = peer.output.substr(0, peer.output.find('\n'));
   EXPECT_THAT(theirs, HasSubstr("/500"));
-  for (const char* name : {"state.pt", "state.safetensors", "replica.pt"}) {
+  for (const char* name : {"state.pt", "state.safetensors", "replica.pt", "shards"}) {
     EXPECT_EQ(
         tandem_says(
             {"train", "--data", data_, "--epochs", "0", "--init", scratch_ / name,

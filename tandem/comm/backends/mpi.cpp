@@ -1,5 +1,6 @@
 #include "tandem/comm/backends/mpi.h"
 
+#include <ATen/ops/empty_like.h>
 #include <mpi.h>
 #include <sched.h>
 

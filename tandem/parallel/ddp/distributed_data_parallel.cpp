@@ -356,7 +356,7 @@ void DistributedDataParallel::gather_updated() {
   if (state_->parts) {
     state_->parts->release();
   } else if (state_->options.shard != Sharding::none) {
-    gather_parts_at_all(state_->groups.shard(), state_->arenas.parameters());
+    gather_parts(state_->groups.shard(), state_->arenas.parameters());
   }
 }
 

@@ -110,14 +110,6 @@ void average_state(
 }
 
 void gather_parts(Communicator& comm, const Arena& arena) {
-  for (const auto& bucket : arena.layout().buckets()) {
-    const auto whole = comm.rank() == 0 ? arena.slice(bucket.range) : at::Tensor();
-    const auto mine = arena.slice(bucket.part(comm.rank(), comm.size()));
-    comm.gather(whole, mine, 0, arena.name())->wait();
-  }
-}
-
-void gather_parts_at_all(Communicator& comm, const Arena& arena) {
   std::vector<WorkPtr> works;
   for (const auto& bucket : arena.layout().buckets()) {
     works.push_back(comm.all_gather(

@@ -43,10 +43,8 @@ void average_state(
     Communicator& comm, ModelArenas& arenas, bool buffers,
     SumAt sum_at = SumAt::all_ranks);
 
-/// Gathers all ranks' parts of each bucket (Bucket::part()) at rank 0. Collective.
+/// Gathers all ranks' parts of each bucket (Bucket::part()) at every rank. Collective.
 void gather_parts(Communicator& comm, const Arena& arena);
-/// Gathers all ranks' parts of each bucket at every rank. Collective.
-void gather_parts_at_all(Communicator& comm, const Arena& arena);
 
 /// Broadcasts a rank's copy of the segments with memory to all ranks. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena, int root = 0);

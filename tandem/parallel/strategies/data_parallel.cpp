@@ -46,20 +46,12 @@ class DataParallel : public Strategy {
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas);
-    if (groups_.replicas() != nullptr && groups_.shard().rank() == 0) {
-      broadcast_state(*groups_.replicas(), parts_.optimizer);
-    }
     update_.start();
     if (parameters_) {
       parameters_->release();
     }
     // start_alike() also changed frozen parameters.
     notify_executor(parts_);
-  }
-
-  void resync() override {
-    update_.collect_state();
-    start();
   }
 
   StepSums train_step(
@@ -118,11 +110,30 @@ class DataParallel : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    update_.collect_state();
-    if (parameters_) {
-      parameters_->gather_at_first();
-    }
     return local_state(parts_.arenas, parts_.optimizer);
+  }
+
+  bool divides_state() const override {
+    return update_.divides_state();
+  }
+  bool divides_model() const override {
+    return parameters_ != nullptr;
+  }
+
+  void visit_state(const StateVisitor& visit) override {
+    if (!update_.divides_state()) {
+      Strategy::visit_state(visit);
+      return;
+    }
+    before_evaluation();
+    // Other shard groups are replicas of the first.
+    if (groups_.index() == 0) {
+      update_.visit_state(visit);
+    }
+  }
+
+  TrainingState state_to_load() override {
+    return update_.state_to_load();
   }
 
   std::optional<double> gradient_norm() override {

@@ -42,11 +42,6 @@ class Pipeline : public Strategy {
     notify_executor(parts_);
   }
 
-  void resync() override {
-    update_.collect_state();
-    start();
-  }
-
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches, context.trace);
@@ -105,14 +100,39 @@ class Pipeline : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    update_.collect_state();
     auto state = local_state(parts_.arenas, parts_.optimizer);
     // Rank 0 is a stage of the first pipeline.
     if (grid_.replica == 0) {
       state.model = gather_tensors(*pipeline_, std::move(state.model));
-      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer));
+      if (!divides_state()) {
+        state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer));
+      }
     }
     return state;
+  }
+
+  bool divides_state() const override {
+    return update_.divides_state();
+  }
+
+  void visit_state(const StateVisitor& visit) override {
+    if (divides_state()) {
+      // The model is collected at rank 0, the optimizer's state stays divided.
+      update_.visit_state([&](const TrainingState& piece) {
+        visit({{}, piece.optimizer, {}});
+      });
+      auto state = collect_state();
+      state.optimizer.clear();
+      if (parts_.comm.rank() == 0) {
+        visit(state);
+      }
+    } else {
+      Strategy::visit_state(visit);
+    }
+  }
+
+  TrainingState state_to_load() override {
+    return update_.state_to_load();
   }
 
   Communicator* replicas() override {

@@ -44,13 +44,8 @@ void ShardedParameters::release() {
 
 void ShardedParameters::gather() {
   const Pause pause;
-  gather_parts_at_all(comm_, parameters_);
-  are_complete_ = true;
-}
-
-void ShardedParameters::gather_at_first() {
-  const Pause pause;
   gather_parts(comm_, parameters_);
+  are_complete_ = true;
 }
 
 StepSums ShardedParameters::pass(

@@ -47,9 +47,6 @@ class ShardedParameters : private CallListener {
     return are_complete_;
   }
 
-  /// Makes all parameters complete on rank 0.
-  void gather_at_first();
-
   /// From now on, an operator of the calling thread that uses an incomplete parameter
   /// outside of passes throws ConfigError. The same thread must make the passes, and
   /// destroy this object.

@@ -1,8 +1,14 @@
 #include "tandem/parallel/update/update_rule.h"
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
 #include "tandem/comm/exchange.h"
+#include "tandem/formats/tensor_list.h"
 #include "tandem/optim/grad_scaler.h"
-#include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
@@ -12,7 +18,7 @@ UpdateRule::UpdateRule(
     : replicas_(replicas),
       parts_(parts),
       sharded_(kind > Sharding::none),
-      sends_parameters_(sharded_ && kind != Sharding::parameters),
+      divides_parameters_(kind == Sharding::parameters),
       own_(
           sharded_ ? parts.arenas.parameters().layout().parts(
                          replicas.rank(), replicas.size())
@@ -27,14 +33,6 @@ void UpdateRule::start() {
       const bool whole = !sharded_ || !segment.trainable;
       if (whole && arena->holds(range.segment)) {
         replicas_.broadcast(arena->slice(range), 0, arena->name())->wait();
-      }
-    }
-    for (const auto& bucket : layout.buckets()) {
-      if (sharded_) {
-        const auto mine = arena->slice(bucket.part(replicas_.rank(), replicas_.size()));
-        const auto whole =
-            replicas_.rank() == 0 ? arena->slice(bucket.range) : at::Tensor();
-        replicas_.scatter(mine, whole, 0, arena->name())->wait();
       }
     }
   }
@@ -64,7 +62,7 @@ void UpdateRule::update(const StepScalars& step) {
   std::vector<WorkPtr> sent;
   for (size_t i = 0; i < own_.size(); ++i) {
     parts_.optimizer.update(own_[i], step);
-    if (sends_parameters_) {
+    if (sharded_ && !divides_parameters_) {
       sent.push_back(replicas_.all_gather(
           parameters.slice(buckets()[i].range), parameters.slice(own_[i]),
           parameters.name()));
@@ -78,12 +76,145 @@ void UpdateRule::update(const StepScalars& step) {
   }
 }
 
-void UpdateRule::collect_state() {
+TrainingState UpdateRule::state_to_load() {
+  auto state = local_state(parts_.arenas, parts_.optimizer);
   if (!sharded_) {
-    return;
+    return state;
   }
   for (const Arena* arena : parts_.optimizer.state()) {
-    gather_parts(replicas_, *arena);
+    const auto& layout = arena->layout();
+    const auto& slots = layout.slots();
+    std::vector<StatePart> parts;
+    for (const auto& slot : slots) {
+      parts.push_back({0, slot.numel});
+    }
+    for (const auto& bucket : layout.buckets()) {
+      const auto mine = bucket.part(replicas_.rank(), replicas_.size());
+      for (const size_t i : bucket.slots) {
+        const auto within = [&](int64_t place) {
+          return std::clamp<int64_t>(place - slots[i].offset, 0, slots[i].numel);
+        };
+        parts[i] = {within(mine.begin), within(mine.end)};
+      }
+    }
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (arena->holds(slots[i].segment)) {
+        state.optimizer_parts.push_back(parts[i]);
+      }
+    }
+  }
+  return state;
+}
+
+// Returns the arenas of which this rank has only its part of each bucket.
+std::vector<Arena*> UpdateRule::divided_arenas() const {
+  std::vector<Arena*> arenas;
+  for (Arena* arena : parts_.optimizer.state()) {
+    if (!arena->layout().buckets().empty()) {
+      arenas.push_back(arena);
+    }
+  }
+  if (divides_parameters_) {
+    arenas.push_back(&parts_.arenas.parameters());
+  }
+  return arenas;
+}
+
+// Returns the replica that visits each bucket. The largest buckets are assigned first,
+// each to the replica with the fewest bytes.
+std::vector<int> UpdateRule::visitors_of_buckets() const {
+  const auto arenas = static_cast<int64_t>(divided_arenas().size());
+  std::vector<int64_t> bytes;
+  for (const auto& bucket : buckets()) {
+    bytes.push_back(
+        arenas *
+        static_cast<int64_t>(parts_.arenas.parameters().slice(bucket.range).nbytes()));
+  }
+  std::vector<size_t> order(bytes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return bytes[a] > bytes[b];
+  });
+  std::vector<int64_t> loads(static_cast<size_t>(replicas_.size()));
+  for (const auto& entry : piece_outside_buckets().model) {
+    loads[0] += static_cast<int64_t>(entry.tensor.nbytes());
+  }
+  std::vector<int> visitors(bytes.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(loads.begin(), loads.end());
+    *least += bytes[i];
+    visitors[i] = static_cast<int>(least - loads.begin());
+  }
+  return visitors;
+}
+
+TrainingState UpdateRule::piece_of(size_t index) const {
+  TrainingState piece;
+  std::set<const at::TensorImpl*> parameters;
+  for (const size_t slot : buckets()[index].slots) {
+    parameters.insert(parts_.arenas.tensors()[slot].unsafeGetTensorImpl());
+    for (const Arena* arena : parts_.optimizer.state()) {
+      if (!arena->layout().buckets().empty()) {
+        piece.optimizer.push_back(
+            {arena->name() + "/" + arena->layout().slots()[slot].name,
+             arena->view(slot)});
+      }
+    }
+  }
+  if (divides_parameters_) {
+    // A parameter with several names is in the model under each name.
+    piece.model = parts_.arenas.state();
+    const auto is_other = [&](const NamedTensor& entry) {
+      return parameters.count(entry.tensor.unsafeGetTensorImpl()) == 0;
+    };
+    piece.model.erase(
+        std::remove_if(piece.model.begin(), piece.model.end(), is_other),
+        piece.model.end());
+  }
+  return piece;
+}
+
+// Returns the state that every replica has.
+TrainingState UpdateRule::piece_outside_buckets() const {
+  auto piece = local_state(parts_.arenas, parts_.optimizer);
+  std::set<std::string> divided;
+  for (size_t i = 0; i < buckets().size(); ++i) {
+    const auto in_bucket = piece_of(i);
+    for (const auto* list : {&in_bucket.model, &in_bucket.optimizer}) {
+      const auto names = tensor_names(*list);
+      divided.insert(names.begin(), names.end());
+    }
+  }
+  for (auto* list : {&piece.model, &piece.optimizer}) {
+    const auto is_divided = [&](const NamedTensor& entry) {
+      return divided.count(entry.name) > 0;
+    };
+    list->erase(std::remove_if(list->begin(), list->end(), is_divided), list->end());
+  }
+  return piece;
+}
+
+void UpdateRule::visit_state(const StateVisitor& visit) {
+  const auto arenas = divided_arenas();
+  const auto visitors = visitors_of_buckets();
+  const int rank = replicas_.rank();
+  for (size_t i = 0; !arenas.empty() && i < visitors.size(); ++i) {
+    const Bucket& bucket = buckets()[i];
+    const auto mine = bucket.part(rank, replicas_.size());
+    const bool visits = visitors[i] == rank;
+    for (const Arena* arena : arenas) {
+      const auto whole = visits ? arena->slice(bucket.range) : at::Tensor();
+      replicas_.gather(whole, arena->slice(mine), visitors[i], arena->name())->wait();
+    }
+    if (visits) {
+      visit(piece_of(i));
+    }
+    for (Arena* arena : visits ? arenas : std::vector<Arena*>()) {
+      arena->release_except(bucket.range, mine);
+    }
+  }
+  if (rank == 0) {
+    visit(piece_outside_buckets());
   }
 }
 

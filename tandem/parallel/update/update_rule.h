@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "tandem/parallel/reduce/grad_reducer.h"
@@ -30,8 +31,8 @@ class UpdateRule {
     return sharded_ ? SumGoesTo::owners : SumGoesTo::all_ranks;
   }
 
-  /// Copies the first replica's optimizer state to the other replicas. Each replica
-  /// gets only the part that it uses.
+  /// Copies the optimizer state that all replicas use from the first replica to the
+  /// others. Each replica keeps the parts that only it uses.
   void start();
 
   /// Returns the sum of the squares of all gradients, from squares_of(): a float64
@@ -45,10 +46,24 @@ class UpdateRule {
   /// Updates all trainable parameters and calls the executor's parameters_changed().
   void update(const StepScalars& step);
 
-  /// Gathers the complete optimizer state at the first replica.
-  void collect_state();
+  /// Returns whether replicas use different parts of the optimizer's state.
+  bool divides_state() const {
+    return sharded_;
+  }
+
+  /// Calls `visit` with pieces of the state (Strategy::visit_state()). A bucket is
+  /// gathered at the replica that visits it, and released afterwards.
+  void visit_state(const StateVisitor& visit);
+
+  /// Returns the state of this rank, and the parts of the optimizer's state that it
+  /// uses.
+  TrainingState state_to_load();
 
  private:
+  std::vector<int> visitors_of_buckets() const;
+  std::vector<Arena*> divided_arenas() const;
+  TrainingState piece_of(size_t bucket) const;
+  TrainingState piece_outside_buckets() const;
   const std::vector<Bucket>& buckets() const {
     return parts_.arenas.parameters().layout().buckets();
   }
@@ -56,7 +71,8 @@ class UpdateRule {
   Communicator& replicas_;
   StrategyParts parts_;
   bool sharded_;
-  bool sends_parameters_;
+  // False if every replica has all parameters.
+  bool divides_parameters_;
   // The ranges that this rank updates: all trainable segments, or its part of each
   // bucket.
   std::vector<ArenaRange> own_;

@@ -23,6 +23,7 @@ enum AgreementField {
   kStop,
   kSave,
   kEnd,
+  kShareWritten,
   kBadStep,
   kStepsUntilNext,
   kNumAgreementFields
@@ -81,7 +82,7 @@ void Agreement::read_losses() {
   unread_.clear();
 }
 
-Decision Agreement::decide(int64_t steps_done, bool end) {
+Decision Agreement::decide(int64_t steps_done, bool end, bool share_written) {
   read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
                               seconds_since(last_save_) >= 60 * minutes_between_saves_;
@@ -89,11 +90,13 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
   values[kStop] = stop_signal();
   values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
   values[kEnd] = end ? 1 : 0;
+  values[kShareWritten] = share_written ? 1 : 0;
   values[kBadStep] = bad_step_;
   values[kStepsUntilNext] = times_.propose(steps_done);
   const auto rows = exchange_numbers(values, "agreement", comm_);
   times_.agreed(steps_done, rows[0][kStepsUntilNext]);
   Decision decision;
+  decision.shares_written = true;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto& row = rows[static_cast<size_t>(rank)];
     if (row[kStop] != 0 && decision.stopping_rank < 0) {
@@ -101,6 +104,7 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
     }
     decision.save = decision.save || row[kSave] != 0;
     decision.end = decision.end || row[kEnd] != 0;
+    decision.shares_written = decision.shares_written && row[kShareWritten] != 0;
     if (row[kBadStep] >= 0 &&
         (decision.bad_rank < 0 || row[kBadStep] < decision.bad_step)) {
       decision.bad_step = row[kBadStep];

@@ -43,6 +43,8 @@ struct Decision {
   bool save = false;
   // True if the run ends: the observer of a rank returned Next::stop.
   bool end = false;
+  // True if all ranks have written their shares of a checkpoint.
+  bool shares_written = false;
   // First step with a loss that is not finite, and a rank with this loss. Both are -1
   // if all losses are finite.
   int64_t bad_step = -1;
@@ -50,8 +52,8 @@ struct Decision {
 };
 
 /// Turns events of single ranks into decisions that are equal on all ranks. Events are
-/// a signal, a loss that is not finite, the end of an interval between saves, and an
-/// observer that returns Next::stop.
+/// a signal, a loss that is not finite, the end of an interval between saves, a written
+/// share of a checkpoint, and an observer that returns Next::stop.
 ///
 /// Ranks that wait for each other in each step agree about twice a second
 /// (AgreementTimes); other ranks agree when they meet.
@@ -77,8 +79,9 @@ class Agreement {
   }
 
   /// Makes a decision together with the other ranks. `end` is true if this rank's
-  /// observer returned Next::stop. Collective.
-  Decision decide(int64_t steps_done, bool end = false);
+  /// observer returned Next::stop, `share_written` if this rank has written its share
+  /// of a checkpoint. Collective.
+  Decision decide(int64_t steps_done, bool end = false, bool share_written = false);
 
   /// Starts a new interval between saves. Call this function after each save.
   void saved();

@@ -18,11 +18,13 @@ class FaultyDiskRun : public testing::Test {
     std::filesystem::create_symlink(
         binary_dir() + "/tests/libfile_faults.so", library_);
   }
-  // The fault in the process of rank 0, which writes all checkpoints.
+  // The fault in the process of one rank; each rank writes its share of a checkpoint.
   CommandResult run(
-      FaultKind kind, int64_t operation, const Arguments& more = {}) const {
+      FaultKind kind, int64_t operation, const Arguments& more = {},
+      const std::string& rank = "0") const {
     const Variables variables = {
         {"LD_PRELOAD", library_},
+        {"TANDEM_FAULT_RANK", rank},
         {"TANDEM_FILE_FAULT", std::to_string(static_cast<int>(kind)) + " " +
                                   std::to_string(operation) + " " +
                                   std::to_string(EIO) + " " + out_ + "/checkpoints"}};
@@ -61,6 +63,33 @@ TEST_F(FaultyDiskRun, ResumesWithEqualBitsAfterAFault) {
     EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
     EXPECT_EQ(run_to_end(with(arguments(out_), kResume), out_), whole);
   }
+}
+
+TEST_F(FaultyDiskRun, ResumesWithEqualBitsAfterAFaultOfAnotherRank) {
+  const auto whole = undisturbed();
+  struct Case {
+    FaultKind kind;
+    std::string part;
+  };
+  for (const auto& [kind, part] :
+       {Case{FaultKind::fail, "error: rank 1 failed: [files] cannot "},
+        Case{FaultKind::full, "error: rank 1 failed: [files] cannot "},
+        Case{FaultKind::tear, "exited with code 99"}}) {
+    remove_all(out_);
+    expect_exit(run(kind, kOperation / 2, {}, "1"), 1, {part});
+    EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
+    EXPECT_EQ(run_to_end(with(arguments(out_), kResume), out_), whole);
+  }
+}
+
+TEST_F(FaultyDiskRun, ContinuesWithAWarningOfAnotherRank) {
+  const auto ended =
+      checked(run(FaultKind::fail, kOperation / 2, {"--on-save-error", "warn"}, "1"));
+  expect_parts(
+      ended.errors,
+      {"the checkpoint of step ", " is missing, and the run continues: [files] cannot ",
+       "Input/output error"});
+  EXPECT_EQ(hash_of(out_), undisturbed());
 }
 
 TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/checkpoint/checkpoint.h"
+
+namespace tandem {
+
+/// Writes the shards of a rank to the unfinished directory of a checkpoint: its tensors
+/// of the model and of the optimizer's state. Throws DataError.
+void write_shards(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share);
+
+/// Writes the files of a checkpoint that list the shards of all ranks in `directory`:
+/// the training state and, if the model is divided, its index. Also writes the ranks'
+/// files. The index has `names` first, in this order. Throws DataError if a shard is
+/// missing or belongs to another save.
+void write_shard_lists(
+    const std::string& directory, const CheckpointContent& content,
+    const CheckpointShare& share, const std::vector<std::string>& names);
+
+}  // namespace tandem
