@@ -29,6 +29,7 @@ TEST(CompiledLoop, HasTheLossOfTheNetwork) {
     return std::stod(output.substr(at + 10));
   };
   EXPECT_NEAR(loss("compiled"), loss("eager"), 0.002);
+  EXPECT_EQ(loss("checkpoint"), loss("eager"));
 }
 
 class ResumableLoop : public testing::Test {
