@@ -8,6 +8,7 @@
 #include "tandem/config/fields.h"
 #include "tandem/config/line_format.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/config/recompute_choice.h"
 
 namespace tandem {
 
@@ -73,6 +74,7 @@ void check_patterns(const RunConfig& config) {
       "leave out --init-skip",
       config.model.init_skip);
   static_cast<void>(parse_patterns("freeze", config.model.freeze));
+  static_cast<void>(recompute_choice(config.exec));
   static_cast<void>(parse_pattern_factors("lr_factor", config.optimizer.lr_factor));
   static_cast<void>(parse_pattern_factors(
       "weight_decay_factor", config.optimizer.weight_decay_factor));
@@ -242,8 +244,8 @@ void check_ranks(const RunConfig& config) {
       "--launcher tandem");
 }
 
-// Throws ConfigError if probabilities are normalized, or if only one of mean and std has
-// numbers. The default of the other would rarely fit these numbers.
+// Throws ConfigError if probabilities are normalized, or if only one of mean and std
+// has numbers. The default of the other would rarely fit these numbers.
 void check_normalization(const DataOptions& data, LossKind loss) {
   refuse_if(
       loss == LossKind::bce && has_normalized_targets(data),
