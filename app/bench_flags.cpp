@@ -53,7 +53,8 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
   BenchStepOptions options;
   add_data_flags(app, options.config);
   for (const char* name :
-       {"executor", "precision", "channels_last", "optimizer", "device", "freeze"}) {
+       {"executor", "precision", "channels_last", "optimizer", "device", "freeze",
+        "recompute", "memory"}) {
     add_setting(app, options.config, name);
   }
   app.add_option("--threads", options.threads, "CPU threads of the rank")

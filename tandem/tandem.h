@@ -35,6 +35,7 @@
 #include "tandem/optim/optimizer.h"
 
 // Executors, which compute on one rank, and strategies, which keep ranks consistent.
+#include "tandem/exec/api/checkpoint.h"
 #include "tandem/exec/api/compile.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/stage_executor.h"

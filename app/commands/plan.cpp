@@ -22,8 +22,8 @@ constexpr double kMebibyte = 1 << 20;
 
 // Returns the settings that are passed to `bench step`, in addition to the batch size.
 std::vector<const char*> measured_settings() {
-  std::vector<const char*> all = {"model",     "data",      "executor",
-                                  "precision", "optimizer", "freeze"};
+  std::vector<const char*> all = {"model",     "data",   "executor",  "precision",
+                                  "optimizer", "freeze", "recompute", "memory"};
   all.insert(all.end(), std::begin(kSampleSettings), std::end(kSampleSettings));
   return all;
 }

@@ -1,7 +1,7 @@
 // A LibTorch training loop whose network tandem compiles, in the lines marked (1) and
-// (2).
+// (2), or whose blocks backward computes again, in the line marked (3).
 //
-//   ./compiled_loop [eager|compiled] [STEPS]
+//   ./compiled_loop [eager|compiled|checkpoint] [STEPS]
 
 #include <tandem/tandem.h>
 #include <torch/nn.h>
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 // Two convolutions with batch norm and a skip connection.
 struct BlockImpl : torch::nn::Module {
@@ -36,34 +37,41 @@ struct BlockImpl : torch::nn::Module {
 TORCH_MODULE(Block);
 
 struct NetImpl : torch::nn::Module {
-  NetImpl() {
+  explicit NetImpl(bool recomputes) : recomputes(recomputes) {
     stem = register_module(
         "stem",
         torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 32, 3).stride(2).padding(1)));
-    blocks = register_module(
-        "blocks", torch::nn::Sequential(Block(32), Block(32), Block(32)));
+    for (const char* name : {"block1", "block2", "block3"}) {
+      blocks.push_back(register_module(name, Block(32)));
+    }
     head = register_module("head", torch::nn::Linear(32, 10));
   }
 
   torch::Tensor forward(const torch::Tensor& images) {
-    return head(blocks->forward(torch::relu(stem(images))).mean({2, 3}));
+    auto x = torch::relu(stem(images));
+    for (auto& block : blocks) {
+      x = recomputes ? tandem::checkpoint(block, x) : block(x);  // (3)
+    }
+    return head(x.mean({2, 3}));
   }
 
+  bool recomputes;
   torch::nn::Conv2d stem{nullptr};
-  torch::nn::Sequential blocks{nullptr};
+  std::vector<Block> blocks;
   torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(Net);
 
 int main(int argc, char** argv) {
-  const bool compiled = argc < 2 || std::string(argv[1]) != "eager";
+  const std::string mode = argc > 1 ? argv[1] : "compiled";
+  const bool compiled = mode == "compiled";
   const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 200;
   constexpr int64_t kBatchSize = 64;  // the default of tandem::Loader
   torch::manual_seed(1);
   tandem::Loader loader(
       tandem::load_dataset("digits", steps * kBatchSize).train, {}, {});
 
-  Net net;
+  Net net(/*recomputes=*/mode == "checkpoint");
   torch::optim::SGD optimizer(
       net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto example = torch::zeros({kBatchSize, 1, 28, 28});
@@ -85,8 +93,8 @@ int main(int argc, char** argv) {
   const std::chrono::duration<double, std::milli> time =
       std::chrono::steady_clock::now() - start;
   std::printf(
-      "%s: %lld steps, mean loss %.4f, %.1f ms per step\n",
-      compiled ? "compiled" : "eager", static_cast<long long>(loader.num_batches()),
+      "%s: %lld steps, mean loss %.4f, %.1f ms per step\n", mode.c_str(),
+      static_cast<long long>(loader.num_batches()),
       loss_sum / static_cast<double>(loader.num_batches()),
       time.count() / static_cast<double>(loader.num_batches()));
 }

@@ -9,6 +9,7 @@
 #include "tandem/config/line_format.h"
 #include "tandem/config/milestones.h"
 #include "tandem/config/name_patterns.h"
+#include "tandem/config/recompute_choice.h"
 
 namespace tandem {
 
@@ -74,6 +75,7 @@ void check_patterns(const RunConfig& config) {
       "leave out --init-skip",
       config.model.init_skip);
   static_cast<void>(parse_patterns("freeze", config.model.freeze));
+  static_cast<void>(recompute_choice(config.exec));
   static_cast<void>(parse_pattern_factors("lr_factor", config.optimizer.lr_factor));
   static_cast<void>(parse_pattern_factors(
       "weight_decay_factor", config.optimizer.weight_decay_factor));

@@ -96,16 +96,16 @@ double factor_of(const std::vector<PatternFactor>& factors, const std::string& n
 
 void check_patterns_match(
     const std::string& setting, const NamePatterns& patterns,
-    const std::vector<std::string>& names) {
+    const std::vector<std::string>& names, const std::string& kind) {
   for (const auto& pattern : patterns) {
     const bool used = std::any_of(names.begin(), names.end(), [&](const auto& name) {
       return matches(pattern, name);
     });
     if (!used) {
       throw ConfigError(fmt::format(
-          "[model] {} has the pattern '{}', which matches no tensor{}; change {}, or "
-          "list the modules with 'tandem model'",
-          setting, pattern, did_you_mean(pattern, with_modules(names)),
+          "[model] {} has the pattern '{}', which matches no {}{}; change {}, or list "
+          "the modules with 'tandem model'",
+          setting, pattern, kind, did_you_mean(pattern, with_modules(names)),
           flag_of(setting)));
     }
   }

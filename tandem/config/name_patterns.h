@@ -37,10 +37,11 @@ struct PatternFactor {
 [[nodiscard]] double factor_of(
     const std::vector<PatternFactor>& factors, const std::string& name);
 
-/// Throws ConfigError with the first pattern that matches none of `names`. The message
-/// suggests the most similar name or module.
+/// Throws ConfigError with the first pattern that matches none of `names`, which are
+/// the names of a `kind` of things. The message suggests the most similar name or
+/// module.
 void check_patterns_match(
     const std::string& setting, const NamePatterns& patterns,
-    const std::vector<std::string>& names);
+    const std::vector<std::string>& names, const std::string& kind = "tensor");
 
 }  // namespace tandem

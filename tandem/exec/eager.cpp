@@ -153,10 +153,14 @@ class EagerExecutor : public StageExecutor {
   int64_t kept_bytes() const override {
     // Outputs of layers that compute in place share a storage, which counts once.
     std::map<const c10::StorageImpl*, int64_t> kept;
+    // Views of parameters need no memory.
+    for (const auto& named : arenas_.state()) {
+      kept[named.tensor.storage().unsafeGetStorageImpl()] = 0;
+    }
     for (const auto& [slot, flight] : in_flight_) {
       for (const auto& weak : flight.layer_outputs) {
         if (const auto storage = weak.lock()) {
-          kept[storage.get()] = static_cast<int64_t>(storage->nbytes());
+          kept.emplace(storage.get(), static_cast<int64_t>(storage->nbytes()));
         }
       }
     }
@@ -193,9 +197,18 @@ class EagerExecutor : public StageExecutor {
     }
     forward.samples = samples_of(batch, context);
     if (context.training) {
+      forward.before_again = [this] {
+        if (auto* recorder = CallRecorder::current()) {
+          recorder->end_layer();
+        } else {
+          laps_.end("backward ", lap_);
+        }
+      };
       forward.after_node = [this, traced = context.trace != nullptr](
                                const Node& node, const at::Tensor& output) {
-        layer_outputs_.push_back(output.storage().getWeakStorageImpl());
+        if (!in_backward()) {
+          layer_outputs_.push_back(output.storage().getWeakStorageImpl());
+        }
         if (auto* recorder = CallRecorder::current()) {
           record_layer(layer_name(node), output, *recorder);
         } else if (traced) {
@@ -206,10 +219,15 @@ class EagerExecutor : public StageExecutor {
     return forward;
   }
 
-  // Records the forward pass of the layer that has just computed `output`, and later
-  // its backward pass, which lasts until the previous layer's backward pass begins.
+  bool in_backward() const {
+    return sink_ != nullptr;
+  }
+
+  // Records the forward pass of the layer that has just computed `output`, possibly
+  // again, and later its backward pass, which lasts until the previous layer's backward
+  // pass begins.
   void trace_layer(const std::string& name, const at::Tensor& output) {
-    laps_.end("forward ", name);
+    laps_.end(in_backward() ? "again " : "forward ", name);
     before_backward(output, [this, name] {
       laps_.end("backward ", lap_);
       lap_ = name;

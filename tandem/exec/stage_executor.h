@@ -164,6 +164,8 @@ struct StageOptions {
   bool gathers_parameters = false;
   // True if no earlier stage has trainable parameters.
   bool frozen_before = false;
+  // True if Model::recompute() made backward compute values again.
+  bool recomputes = false;
   // True if a recorded program measures the time of its calls and kernels.
   bool measure = false;
 
@@ -186,11 +188,11 @@ struct StageOptions {
 /// 16 bits if the model is a chain of layers. A model without a graph() must decide
 /// only by the sizes, the dtype and the mode, not for example by a counter.
 ///
-/// A chain of layers with kernels runs by chain_executor.h in exec/compiled. For any
-/// other network, program_executor.h in exec/program records the operators of a step,
-/// forward and backward, once for each batch size, and repeats them with kernels for
-/// images. `arenas` contain the tensors of `model`. Both objects must outlive the
-/// executor.
+/// A chain of layers with kernels runs by chain_executor.h in exec/compiled, unless
+/// values are recomputed. For any other network, program_executor.h in exec/program
+/// records the operators of a step, forward and backward, once for each batch size, and
+/// repeats them with kernels for images. `arenas` contain the tensors of `model`. Both
+/// objects must outlive the executor.
 ///
 /// Throws ConfigError if compiled_obstacle() returns a reason.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_compiled_executor(

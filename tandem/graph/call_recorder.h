@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/core/dropout.h"
@@ -121,6 +122,10 @@ class CallRecorder : public CallListener {
   void end_layer(const std::string& name);
   /// Gives the name to the calls that follow, until another layer begins or ends.
   void begin_layer(const std::string& name);
+  /// Ends the current layer. A later end_layer(name) names the calls that follow.
+  void end_layer() {
+    layer_ = 0;
+  }
   /// Ends the forward pass.
   void end_forward();
   /// Records that the gradient of a parameter is final.
@@ -133,6 +138,11 @@ class CallRecorder : public CallListener {
   /// whose size depends on values"; "" if they can.
   const std::string& obstacle() const {
     return obstacle_;
+  }
+
+  /// Sets the treatment of the calls that follow, and returns that of earlier calls.
+  RandomCalls set_random(RandomCalls random) {
+    return std::exchange(random_, random);
   }
 
   /// Returns the recorder of the calling thread; null if it records nothing.

@@ -12,12 +12,6 @@ namespace tandem {
 /// name these layers, and `balance` begins stages with them.
 [[nodiscard]] bool is_main_layer(const Graph& graph, const Node& node);
 
-/// Nodes [begin, end) of a graph.
-struct NodeRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
-
 /// Division of a graph into stages.
 struct Cut {
   // Names of the nodes, or paths of the modules, that begin the second and later

@@ -140,6 +140,12 @@ struct Graph {
   }
 };
 
+/// Nodes [begin, end) of a graph.
+struct NodeRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 /// Returns the shape of a tensor whose sizes do not depend on the number of samples.
 [[nodiscard]] std::vector<Size> fixed_shape(at::IntArrayRef sizes);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
 #include <fmt/core.h>
 
 #include <map>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/core/recompute.h"
 #include "tandem/graph/call_recorder.h"
 #include "tandem/graph/checked_operators.h"
 #include "tandem/graph/effects.h"
@@ -28,9 +30,24 @@ bool is_floating(const c10::IValue& value) {
          at::isFloatingType(value.toTensor().scalar_type());
 }
 
+size_t index_in(const Graph& graph, const Node& node) {
+  return static_cast<size_t>(&node - graph.nodes.data());
+}
+
+// Returns the index of the segment that contains a node; -1 if none does.
+int64_t segment_of(const std::vector<NodeRange>& segments, size_t node) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (node >= segments[i].begin && node < segments[i].end) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
 // Returns the ReLUs that may overwrite their input, because neither another node nor
-// backward reads the input.
-std::set<const Node*> relus_in_place(const Graph& graph) {
+// backward reads the input. Backward reads values that enter a segment.
+std::set<const Node*> relus_in_place(
+    const Graph& graph, const std::vector<NodeRange>& segments) {
   const auto uses = count_uses(graph);
   std::map<ValueId, const Node*> producers;
   for (const auto& node : graph.nodes) {
@@ -48,7 +65,9 @@ std::set<const Node*> relus_in_place(const Graph& graph) {
     const auto producer = producers.find(input);
     if (uses[static_cast<size_t>(input)] == 1 && input != graph.output &&
         producer != producers.end() &&
-        operator_row(producer->second->target).has(kKeepsOnlyInput)) {
+        operator_row(producer->second->target).has(kKeepsOnlyInput) &&
+        segment_of(segments, index_in(graph, *producer->second)) ==
+            segment_of(segments, index_in(graph, node))) {
       found.insert(&node);
     }
   }
@@ -103,15 +122,25 @@ struct Interpreter::Step {
   std::vector<ValueId> last_used;
 };
 
+// Nodes whose values training does not keep.
+struct Interpreter::Segment {
+  NodeRange nodes;
+  // Values of earlier nodes, or of the input, that the nodes read.
+  std::vector<ValueId> inputs;
+  // Values that later nodes read, or the output.
+  std::vector<ValueId> outputs;
+};
+
 Interpreter::Interpreter(
-    const Graph& graph, StackFunction stack_statistics, at::Device device)
+    const Graph& graph, StackFunction stack_statistics, at::Device device,
+    const std::vector<NodeRange>& recomputed)
     : graph_(graph), stack_statistics_(std::move(stack_statistics)), device_(device) {
   const Effects effects(graph);
   for (const auto& value : graph.values) {
     constants_.push_back(
         value.kind == ValueKind::constant ? value.tensor.to(device) : at::Tensor());
   }
-  const auto in_place = relus_in_place(graph);
+  const auto in_place = relus_in_place(graph, recomputed);
   for (const auto& node : graph.nodes) {
     Step step;
     step.node = &node;
@@ -138,8 +167,12 @@ Interpreter::Interpreter(
         is_buffer && !effects.is_scratch(changed) ? written_value(node) : -1;
     steps_.push_back(std::move(step));
   }
+  for (const auto& nodes : recomputed) {
+    segments_.push_back({nodes, {}, {}});
+  }
   plan_copies(effects);
   find_last_uses();
+  find_crossing_values();
 }
 
 void Interpreter::plan_copies(const Effects& effects) {
@@ -173,19 +206,40 @@ void Interpreter::find_last_uses() {
   }
 }
 
+void Interpreter::find_crossing_values() {
+  for (auto& segment : segments_) {
+    std::set<ValueId> inside;
+    std::set<ValueId> inputs;
+    for (size_t i = segment.nodes.begin; i < segment.nodes.end; ++i) {
+      for_each_value(graph_.nodes[i], [&](ValueId id) {
+        const ValueKind kind = graph_.value(id).kind;
+        if ((kind == ValueKind::output || kind == ValueKind::input) &&
+            inside.count(id) == 0 && inputs.insert(id).second) {
+          segment.inputs.push_back(id);
+        }
+      });
+      inside.insert(graph_.nodes[i].outputs.begin(), graph_.nodes[i].outputs.end());
+    }
+    std::set<ValueId> read = {graph_.output};
+    for (size_t i = segment.nodes.end; i < graph_.nodes.size(); ++i) {
+      for_each_value(graph_.nodes[i], [&](ValueId id) { read.insert(id); });
+    }
+    for (const ValueId id : inside) {
+      if (read.count(id) > 0) {
+        segment.outputs.push_back(id);
+      }
+    }
+  }
+}
+
 Interpreter::~Interpreter() = default;
 
 // One forward pass.
 class Interpreter::Pass {
  public:
   Pass(const Interpreter& of, const at::Tensor& input, const ForwardContext& context)
-      : graph_(of.graph_),
-        constants_(of.constants_),
-        stack_statistics_(of.stack_statistics_),
-        device_(of.device_),
-        values_(graph_.values.size()),
-        context_(context),
-        samples_(count_samples(graph_.value(graph_.input).shape, input)) {
+      : Pass(
+            of, count_samples(of.graph_.value(of.graph_.input).shape, input), context) {
     check_samples(graph_, samples_, "the size of the batches");
     values_[static_cast<size_t>(graph_.input)] =
         context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
@@ -195,15 +249,85 @@ class Interpreter::Pass {
     }
   }
 
-  at::Tensor run(const std::vector<Step>& steps) {
-    for (const auto& step : steps) {
-      with_named_errors(
-          [&] { run(step); }, [&] { return name_for_messages(*step.node) + " fails"; });
+  at::Tensor run() {
+    const bool recomputes = context_.training && c10::GradMode::is_enabled();
+    size_t next = 0;
+    for (const Segment& segment : of_.segments_) {
+      if (recomputes) {
+        run({next, segment.nodes.begin});
+        run_segment(segment);
+        next = segment.nodes.end;
+      }
     }
+    run({next, of_.steps_.size()});
     return tensor(graph_.output);
   }
 
  private:
+  // A pass without values.
+  Pass(const Interpreter& of, int64_t samples, const ForwardContext& context)
+      : of_(of),
+        graph_(of.graph_),
+        constants_(of.constants_),
+        stack_statistics_(of.stack_statistics_),
+        device_(of.device_),
+        values_(graph_.values.size()),
+        context_(context),
+        samples_(samples) {}
+
+  void run(const NodeRange& nodes) {
+    for (size_t i = nodes.begin; i < nodes.end; ++i) {
+      const Step& step = of_.steps_[i];
+      if (context_.again && step.changes_state) {
+        continue;
+      }
+      with_named_errors(
+          [&] { run(step); }, [&] { return name_for_messages(*step.node) + " fails"; });
+    }
+  }
+
+  void run_segment(const Segment& segment) {
+    const auto results = recompute(
+        [&of = of_, &segment, samples = samples_, context = context_](
+            const std::vector<at::Tensor>& inputs, bool again) mutable {
+          context.again = again;
+          if (again && context.before_again) {
+            context.before_again();
+          }
+          return Pass(of, samples, context).run(segment, inputs);
+        },
+        tensors(segment.inputs));
+    for (size_t i = 0; i < segment.outputs.size(); ++i) {
+      values_[static_cast<size_t>(segment.outputs[i])] = results[i];
+    }
+    for (size_t i = segment.nodes.begin; i < segment.nodes.end; ++i) {
+      release(of_.steps_[i].last_used);
+    }
+  }
+
+  std::vector<at::Tensor> run(
+      const Segment& segment, const std::vector<at::Tensor>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      values_[static_cast<size_t>(segment.inputs[i])] = inputs[i];
+    }
+    run(segment.nodes);
+    return tensors(segment.outputs);
+  }
+
+  std::vector<at::Tensor> tensors(const std::vector<ValueId>& ids) const {
+    std::vector<at::Tensor> all;
+    for (const ValueId id : ids) {
+      all.push_back(tensor(id));
+    }
+    return all;
+  }
+
+  void release(const std::vector<ValueId>& ids) {
+    for (const ValueId id : ids) {
+      values_[static_cast<size_t>(id)].reset();
+    }
+  }
+
   const at::Tensor& tensor(ValueId id) const {
     const Value& value = graph_.value(id);
     const auto i = static_cast<size_t>(id);
@@ -342,9 +466,7 @@ class Interpreter::Pass {
         outputs[0] >= 0) {
       context_.after_node(*step.node, tensor(outputs[0]));
     }
-    for (const ValueId id : step.last_used) {
-      values_[static_cast<size_t>(id)].reset();
-    }
+    release(step.last_used);
   }
 
   // The shapes in a file come from another PyTorch, and may be damaged.
@@ -365,6 +487,7 @@ class Interpreter::Pass {
     }
   }
 
+  const Interpreter& of_;
   const Graph& graph_;
   const std::vector<at::Tensor>& constants_;
   const StackFunction& stack_statistics_;
@@ -377,7 +500,7 @@ class Interpreter::Pass {
 
 at::Tensor Interpreter::run(
     const at::Tensor& input, const ForwardContext& context) const {
-  return Pass(*this, input, context).run(steps_);
+  return Pass(*this, input, context).run();
 }
 
 }  // namespace tandem

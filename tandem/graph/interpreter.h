@@ -22,6 +22,10 @@ namespace tandem {
 /// the whole buffer before they read it, they run on a copy. Nodes that change a
 /// parameter also run on a copy. The input and constants are copied in both modes.
 ///
+/// Training with gradients does not keep the values of the nodes in `recomputed`;
+/// backward runs these nodes again (core/recompute.h). Nodes that change a buffer run
+/// once, and so do updates of running statistics.
+///
 /// An error of an operator is an Error that names the node and its source line. Several
 /// threads can run evaluations at the same time. Only one thread can run training,
 /// because training changes buffers.
@@ -32,9 +36,11 @@ class Interpreter {
   ///
   /// `device` is the device of the input, the parameters and the buffers. The
   /// interpreter copies the graph's constants to this device, and operators create
-  /// their tensors there.
+  /// their tensors there. `recomputed` has the segments of recomputable()
+  /// (graph/segments.h).
   Interpreter(
-      const Graph& graph, StackFunction stack_statistics, at::Device device = at::kCPU);
+      const Graph& graph, StackFunction stack_statistics, at::Device device = at::kCPU,
+      const std::vector<NodeRange>& recomputed = {});
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
@@ -45,15 +51,19 @@ class Interpreter {
 
  private:
   struct Step;
+  struct Segment;
   class Pass;
 
   void plan_copies(const Effects& effects);
   void find_last_uses();
+  void find_crossing_values();
 
   const Graph& graph_;
   StackFunction stack_statistics_;
   at::Device device_;
   std::vector<Step> steps_;
+  // In order.
+  std::vector<Segment> segments_;
   // Constants on the device, by ValueId; undefined for other values.
   std::vector<at::Tensor> constants_;
   // Values that each pass copies, because its nodes change them.

@@ -98,7 +98,12 @@ at::Tensor run_batch_norm(const OperatorCall& call) {
   // uses the batch.
   const bool frozen = mean.defined() && !arguments[5].toBool();
   const bool training = (call.context.training && !frozen) || !mean.defined();
-  if (training && call.stack_statistics && mean.defined()) {
+  const bool synchronizes = training && call.stack_statistics && mean.defined();
+  if (training && call.context.again) {
+    mean.reset();
+    variance.reset();
+  }
+  if (synchronizes) {
     return sync_batch_norm(
         x, weight, bias, mean, variance, momentum, epsilon, call.stack_statistics,
         name_for_messages(call.node));
@@ -116,11 +121,13 @@ at::Tensor run_instance_norm(const OperatorCall& call) {
   const auto& arguments = call.arguments;
   const auto mean = optional_tensor(arguments[3]);
   const bool frozen = mean.defined() && !arguments[5].toBool();
+  const bool training = (call.context.training && !frozen) || !mean.defined();
+  const bool keeps = training && call.context.again;
   return at::instance_norm(
       arguments[0].toTensor(), optional_tensor(arguments[1]),
-      optional_tensor(arguments[2]), mean, optional_tensor(arguments[4]),
-      (call.context.training && !frozen) || !mean.defined(), arguments[6].toDouble(),
-      arguments[7].toDouble(), false);
+      optional_tensor(arguments[2]), keeps ? at::Tensor() : mean,
+      keeps ? at::Tensor() : optional_tensor(arguments[4]), training,
+      arguments[6].toDouble(), arguments[7].toDouble(), false);
 }
 
 // Calls the operator of LibTorch, if this LibTorch has it.

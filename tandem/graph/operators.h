@@ -24,6 +24,11 @@ struct ForwardContext {
   // Function that is called with each node and its first output while a graph runs
   // forward, except for nodes that change only a buffer.
   std::function<void(const Node&, const at::Tensor&)> after_node;
+  // True if backward runs nodes again because forward did not keep their values. They
+  // then change no running statistics.
+  bool again = false;
+  // Function that is called in backward before nodes run again.
+  std::function<void()> before_again;
 };
 
 /// A call of an operator that tandem computes itself.

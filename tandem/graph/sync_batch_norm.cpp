@@ -140,7 +140,9 @@ at::Tensor sync_batch_norm(
     const c10::AutoGradMode no_grad(false);
     batch = of_all_ranks(wide.detach(), stack);
     check_values_per_channel(static_cast<int64_t>(batch.count), name);
-    update_running(running_mean, running_var, batch, momentum);
+    if (running_mean.defined()) {
+      update_running(running_mean, running_var, batch, momentum);
+    }
   }
   return Normalization::apply(wide, weight, bias, batch, epsilon, stack)
       .to(x.scalar_type());

@@ -41,13 +41,19 @@ class GraphModel : public Model {
     prepare();
   }
 
+  void recompute(const std::vector<NodeRange>& segments) override {
+    recomputed_ = segments;
+    prepare();
+  }
+
  private:
   void prepare() {
-    interpreter_.emplace(graph_, stack_statistics_, device_);
+    interpreter_.emplace(graph_, stack_statistics_, device_, recomputed_);
   }
 
   Graph graph_;
   StackFunction stack_statistics_;
+  std::vector<NodeRange> recomputed_;
   // Device of the inputs.
   at::Device device_ = at::kCPU;
   std::optional<Interpreter> interpreter_;

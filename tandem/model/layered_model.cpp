@@ -147,6 +147,11 @@ class FunctionModel : public Model {
     recorded_->keep_nodes(range);
   }
 
+  void recompute(const std::vector<NodeRange>& segments) override {
+    TANDEM_CHECK(recorded_ != nullptr, "a function has no nodes to recompute");
+    recorded_->recompute(segments);
+  }
+
  private:
   TraceableFunction function_;
   HiddenState hidden_;
@@ -184,6 +189,13 @@ std::string Model::record_graph(const std::vector<int64_t>&, at::ScalarType) {
 
 void Model::keep_nodes(const NodeRange&) {
   TANDEM_CHECK(false, "a model without a graph has no nodes to keep");
+}
+
+void Model::recompute(const std::vector<NodeRange>&) {
+  throw ConfigError(
+      "[model] the model does not implement recompute(), which --recompute needs; "
+      "leave "
+      "out --recompute");
 }
 
 std::unique_ptr<Model> make_layered_model(

@@ -56,6 +56,11 @@ class Model {
   /// pipeline. The remaining nodes keep the names, values and dropout masks that they
   /// have in the whole model. graph() must not be null.
   virtual void keep_nodes(const NodeRange& range);
+
+  /// Makes training forget the values of these nodes after forward and compute them
+  /// again in backward. `segments` are those of recomputable() (graph/segments.h) for
+  /// graph(), which must not be null.
+  virtual void recompute(const std::vector<NodeRange>& segments);
 };
 
 /// Size of the values between two layers. For features without height and width,

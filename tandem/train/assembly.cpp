@@ -24,6 +24,7 @@
 #include "tandem/train/device_limits.h"
 #include "tandem/train/fine_tuning.h"
 #include "tandem/train/model_checks.h"
+#include "tandem/train/recomputation.h"
 
 namespace tandem {
 
@@ -36,15 +37,15 @@ Grid grid_of(const StrategyOptions& options, const Communicator& comm) {
              : Grid{1, comm.size(), 0, comm.rank()};
 }
 
-// A pipeline needs the graph of a program's own module.
-void record_for_stages(
-    const RunConfig& config, const ModelOptions& options, Model& model) {
-  if (!has_trait(config.strategy.kind, kHasStages) || model.graph() != nullptr) {
+// A pipeline and recomputation need the graph of a program's own module.
+void record_layers(const RunConfig& config, const ModelOptions& options, Model& model) {
+  const bool has_stages = has_trait(config.strategy.kind, kHasStages);
+  if ((!has_stages && config.exec.recompute.empty()) || model.graph() != nullptr) {
     return;
   }
   const std::string reason = model.record_graph(
       options.input, options.index_input ? at::kLong : options.dtype);
-  if (!reason.empty()) {
+  if (!reason.empty() && has_stages) {
     throw ConfigError(
         "[model] a pipeline needs the layers of the model, but " + reason +
         "; choose --strategy data_parallel, or a network of torch.export (--model)");
@@ -79,7 +80,7 @@ std::unique_ptr<Model> model_of(
     };
   }
   auto model = own ? std::move(own) : make_model(config, options);
-  record_for_stages(config, options, *model);
+  record_layers(config, options, *model);
   // A resumed run gets the weights of its checkpoint, and the file of config.model.init
   // may no longer exist.
   if (!resumes(config, comm) && !config.model.init.empty()) {
@@ -302,12 +303,18 @@ Assembly assemble(
   }
   parts.parameter_names = tensor_names(parts.model->parameters());
   const auto grouped = group_parameters(config.optimizer, *parts.model);
+  check_recompute(config.exec, *parts.model);
   StageOptions stage = stage_of(config, train, comm, *parts.model, std::move(loss));
   const int64_t first_trained = has_trait(config.strategy.kind, kHasStages)
                                     ? find_first_trained_stage(*parts.model, comm)
                                     : 0;
   stage.gathers_parameters = config.strategy.shard == Sharding::parameters;
   stage.frozen_before = grid_of(config.strategy, comm).stage <= first_trained;
+  const std::string recomputed =
+      recompute_values(config.exec, config.training.batch_size, *parts.model, stage);
+  if (!recomputed.empty()) {
+    log_info(recomputed);
+  }
   parts.arenas = std::make_unique<ModelArenas>(
       parts.model->parameters(), parts.model->buffers(),
       arena_options(config, *parts.model, grouped, comm, placement));

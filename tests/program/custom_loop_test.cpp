@@ -30,6 +30,7 @@ TEST(CompiledLoop, HasTheLossOfTheNetwork) {
     return std::stod(output.substr(at + 10));
   };
   EXPECT_NEAR(loss("compiled"), loss("eager"), 0.002);
+  EXPECT_EQ(loss("checkpoint"), loss("eager"));
 }
 
 // Returns the hashes of the weights that ranks print.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "tandem/config/options/device_choice.h"
 #include "tandem/config/options/setting.h"
 
@@ -67,6 +69,12 @@ struct ExecOptions {
   // True: images and weights of convolutions have the layout torch.channels_last
   // (NHWC). The compiled executor ignores this setting and chooses layouts.
   bool channels_last = false;
+  // Layers whose values backward computes again: patterns of names, "every:K" or
+  // "auto"; "" for none (train/recomputation.h).
+  std::string recompute;
+  // Limit on the values of a micro-batch that are kept for backward, such as "512M",
+  // for recompute "auto".
+  std::string memory;
   DeviceChoice device;
   int64_t threads = kShareOfCpus;
 
@@ -95,6 +103,14 @@ struct ExecOptions {
     table.add(
         "channels_last", &O::channels_last,
         "images and weights in NHWC with --executor eager, faster on tensor cores");
+    table.add(
+        "recompute", &O::recompute,
+        "layers whose values backward computes again: names such as 'layer2.*', "
+        "every:K, or auto with --memory");
+    table.add(
+        "memory", &O::memory,
+        "most memory for the kept values of a micro-batch, with --recompute auto: 512M "
+        "or 2G");
     table.add("device", &O::device, "device on which ranks compute");
     table.add("threads", &O::threads, "CPU threads of each rank")
         .between(1, 4096)

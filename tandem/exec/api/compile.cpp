@@ -13,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/core/autograd_node.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/program/image_planner.h"
 #include "tandem/exec/program/program_pool.h"
@@ -83,18 +84,6 @@ class BackwardNode : public autograd::Node {
   size_t gradients_;
 };
 
-// Makes a node with the owner that this LibTorch uses: std::shared_ptr or, in newer
-// versions, c10::intrusive_ptr.
-using NodeOwner = decltype(autograd::Edge::function);
-template <typename... Arguments>
-NodeOwner make_node(std::shared_ptr<autograd::Node>*, Arguments&&... arguments) {
-  return std::make_shared<BackwardNode>(std::forward<Arguments>(arguments)...);
-}
-template <typename... Arguments>
-NodeOwner make_node(c10::intrusive_ptr<autograd::Node>*, Arguments&&... arguments) {
-  return c10::make_intrusive<BackwardNode>(std::forward<Arguments>(arguments)...);
-}
-
 }  // namespace
 
 class CompiledFunction::State {
@@ -118,8 +107,7 @@ class CompiledFunction::State {
     at::Tensor output = flight->program().result(0).clone();
     if (needs_backward(input)) {
       const auto inputs = differentiated(input);
-      const auto node =
-          make_node(static_cast<NodeOwner*>(nullptr), std::move(flight), inputs.size());
+      const NodeOwner node = make_node<BackwardNode>(std::move(flight), inputs.size());
       node->set_next_edges(autograd::collect_next_edges(inputs));
       autograd::set_history(output, node);
     }

@@ -1,4 +1,5 @@
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/exec/compiled/chain_executor.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/program/image_planner.h"
@@ -35,8 +36,15 @@ std::string obstacle_in(const ModelArenas& arenas) {
   return onednn_obstacle();
 }
 
+// Returns why the executor of chains cannot run a graph, or "".
+std::string obstacle_for_chain(const Graph& graph, const StageOptions& options) {
+  return options.recomputes ? "a chain keeps all values, which --recompute forgets"
+                            : chain_obstacle(graph, options);
+}
+
 bool is_chain(const Model& model, const StageOptions& options) {
-  return model.graph() != nullptr && chain_obstacle(*model.graph(), options).empty();
+  return model.graph() != nullptr &&
+         obstacle_for_chain(*model.graph(), options).empty();
 }
 
 // Returns why a network that is no chain cannot be recorded and repeated, or "".
@@ -46,7 +54,7 @@ std::string program_obstacle(const Model& model, const StageOptions& options) {
       options.numerics.rounding != Rounding::none) {
     return "in 16 bits it runs only chains of layers with kernels, but " +
            (graph == nullptr ? "the model is a function"
-                             : chain_obstacle(*graph, options));
+                             : obstacle_for_chain(*graph, options));
   }
   const Node* const node =
       graph == nullptr ? nullptr : find_change_of_parameter(*graph);
@@ -107,9 +115,15 @@ std::unique_ptr<StageExecutor> make_compiled_executor(
         "[exec] executor compiled cannot run this model: " + reason +
         "; use --executor eager");
   }
-  return is_chain(model, options)
-             ? make_chain_executor(model, arenas, options)
-             : make_program_executor(model, arenas, options, &plan_image_kernels);
+  if (is_chain(model, options)) {
+    return make_chain_executor(model, arenas, options);
+  }
+  if (options.recomputes && chain_obstacle(*model.graph(), options).empty()) {
+    log_info(
+        "executor compiled: the chain of layers runs as recorded operators, because "
+        "--recompute forgets values that a chain keeps");
+  }
+  return make_program_executor(model, arenas, options, &plan_image_kernels);
 }
 
 std::unique_ptr<StageExecutor> make_executor(

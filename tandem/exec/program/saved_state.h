@@ -19,8 +19,9 @@ class SavedState {
   SavedState(const SavedState&) = delete;
   SavedState& operator=(const SavedState&) = delete;
 
+  /// Saves a tensor. Autograd does not see that the destructor changes it.
   void save(const at::Tensor& tensor) {
-    saved_.emplace_back(tensor.detach(), tensor.detach().clone());
+    saved_.emplace_back(tensor.variable_data(), tensor.detach().clone());
   }
 
  private:

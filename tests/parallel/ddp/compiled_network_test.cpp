@@ -1,4 +1,4 @@
-// A compiled network whose gradients DistributedDataParallel averages.
+// Compiled and recomputed networks whose gradients DistributedDataParallel averages.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include "tandem/exec/api/checkpoint.h"
 #include "tandem/exec/api/compile.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tests/comm/group.h"
@@ -27,8 +28,10 @@ at::Tensor waves(const std::vector<int64_t>& shape, double phase) {
   return at::linspace(0, 50, count).add(phase).sin().view(shape);
 }
 
+enum class Forward { plain, compiled, recomputed };
+
 // Returns the parameters and buffers after three steps on this rank's samples.
-std::vector<NamedTensor> trained(bool compiled, Communicator& comm) {
+std::vector<NamedTensor> trained(Forward forward, Communicator& comm) {
   torch::nn::Sequential net(
       torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)),
       torch::nn::BatchNorm2d(8), torch::nn::ReLU(), torch::nn::Flatten(),
@@ -42,11 +45,16 @@ std::vector<NamedTensor> trained(bool compiled, Communicator& comm) {
   DistributedDataParallel ddp(*net, comm, options);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   const auto fast = compile(net, waves({2, 3, 6, 6}, 0));
+  CheckpointOptions checkpointed;
+  // Thread ranks share LibTorch's generator.
+  checkpointed.preserve_rng_state = false;
   for (int step = 0; step < 3; ++step) {
     const auto x = waves({2, 3, 6, 6}, 10 * step + comm.rank());
     optimizer.zero_grad();
     at::cross_entropy_loss(
-        compiled ? fast(x) : net->forward(x),
+        forward == Forward::compiled     ? fast(x)
+        : forward == Forward::recomputed ? checkpoint(checkpointed, net, x)
+                                         : net->forward(x),
         at::arange(2).add(comm.rank()).remainder(4))
         .backward();
     optimizer.step();
@@ -58,11 +66,24 @@ std::vector<NamedTensor> trained(bool compiled, Communicator& comm) {
 TEST(CompiledNetwork, TrainsOverRanksLikeTheNetwork) {
   for (int size = 1; size <= 4; ++size) {
     (void)on_each_rank("thread", size, [](Communicator& comm) {
-      const auto found = trained(true, comm);
-      const auto wanted = trained(false, comm);
+      const auto found = trained(Forward::compiled, comm);
+      const auto wanted = trained(Forward::plain, comm);
       for (size_t i = 0; i < wanted.size(); ++i) {
         EXPECT_TRUE(at::allclose(found[i].tensor, wanted[i].tensor, 1e-4, 1e-5))
             << found[i].name;
+      }
+      return 0;
+    });
+  }
+}
+
+TEST(CheckpointedNetwork, TrainsOverRanksWithTheBitsOfTheNetwork) {
+  for (const int size : {1, 3}) {
+    (void)on_each_rank("thread", size, [](Communicator& comm) {
+      const auto found = trained(Forward::recomputed, comm);
+      const auto wanted = trained(Forward::plain, comm);
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        EXPECT_TRUE(found[i].tensor.equal(wanted[i].tensor)) << found[i].name;
       }
       return 0;
     });

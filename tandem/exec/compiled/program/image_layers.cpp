@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ class Finder {
       found->forward = call;
       found->input = forward.arguments[0].tensor;
       found->output = forward.results[0];
+      found->fused.first = !wants_input_gradient(*found);
       fuse_relu(*found);
     }
     return found;
@@ -40,6 +42,38 @@ class Finder {
  private:
   const RecordedCall& call_at(int64_t index) const {
     return recording_.calls[static_cast<size_t>(index)];
+  }
+
+  // Returns whether backward makes the call again before the call `backward`, which
+  // then belongs to the repetition.
+  bool runs_again(size_t call, size_t backward) const {
+    const RecordedCall& first = recording_.calls[call];
+    for (const size_t other : readers_.of(first.arguments[0].tensor)) {
+      const RecordedCall& second = recording_.calls[other];
+      if (other > call && other >= recording_.forward_calls && other < backward &&
+          second.calls(first.op->schema().name().c_str()) &&
+          second.arguments[1].tensor == first.arguments[1].tensor) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Returns whether backward computes the gradient of the input, perhaps after it makes
+  // the call again. Both calls of a convolution must use the same kernel.
+  bool wants_input_gradient(const ImageLayer& layer) const {
+    const RecordedCall& forward = recording_.calls[layer.forward];
+    if (layer.backward >= 0 || layer.fused.layer.kind != LayerKind::conv2d) {
+      return layer.grad_input != kNoTensor;
+    }
+    for (const size_t other : readers_.of(forward.arguments[1].tensor)) {
+      if (other > layer.forward && other >= recording_.forward_calls &&
+          recording_.calls[other].calls("aten::convolution")) {
+        const Found again = convolution(other);
+        return again && again->grad_input != kNoTensor;
+      }
+    }
+    return false;
   }
 
   // convolution(input, weight, bias, stride, padding, dilation, transposed,
@@ -70,7 +104,7 @@ class Finder {
     for (const size_t reading : readers_.of(reader.id(1))) {
       const RecordedCall& backward = recording_.calls[reading];
       if (reading <= call || !backward.calls("aten::convolution_backward") ||
-          backward.arguments[1].tensor != reader.id(0)) {
+          backward.arguments[1].tensor != reader.id(0) || runs_again(call, reading)) {
         continue;
       }
       if (found.backward >= 0) {
@@ -100,13 +134,15 @@ class Finder {
     LayerTensors& tensors = found.tensors;
     at::Tensor* const states[] = {
         &tensors.weight, &tensors.bias, &tensors.running_mean, &tensors.running_var};
+    const bool training = step_.has_backward();
     for (size_t i = 0; i < 4; ++i) {
-      *states[i] = reader.fixed(i + 1);
+      // When backward makes the call again, it has no running statistics.
+      const bool is_left_out = training && i >= 2 && reader.id(i + 1) == kNoTensor;
+      *states[i] = is_left_out ? at::zeros_like(tensors.weight) : reader.fixed(i + 1);
       if (!states[i]->defined()) {
         return std::nullopt;
       }
     }
-    const bool training = step_.has_backward();
     if (!is_images(reader.tensor(0)) || reader.flag(5) != training ||
         (training && reader.number(6) != kBatchNormMomentum) ||
         reader.number(7) != kBatchNormEpsilon) {
@@ -118,7 +154,9 @@ class Finder {
     // native_batch_norm_backward(grad_out, input, weight, running_mean, running_var,
     // save_mean, save_invstd, train, eps, output_mask)
     found.backward = readers_.only(reader.result(1));
-    if (training &&
+    const bool has_backward = !readers_.of(reader.result(1)).empty() ||
+                              !readers_.of(reader.result(2)).empty();
+    if (training && has_backward &&
         (found.backward < 0 || readers_.only(reader.result(2)) != found.backward ||
          !call_at(found.backward).calls("aten::native_batch_norm_backward") ||
          call_at(found.backward).arguments[1].tensor != reader.id(0))) {
@@ -160,7 +198,8 @@ class Finder {
     found->is_average = true;
     // avg_pool2d_backward(grad_output, self, kernel_size, ...)
     for (const size_t reading : readers_.of(reader.id(0))) {
-      if (!recording_.calls[reading].calls("aten::avg_pool2d_backward")) {
+      if (!recording_.calls[reading].calls("aten::avg_pool2d_backward") ||
+          runs_again(call, reading)) {
         continue;
       }
       if (found->backward >= 0) {
@@ -319,7 +358,7 @@ std::string ImageLayer::text() const {
 std::vector<ImageLayer> image_layers_in(const RecordedStep& step) {
   const Finder finder(step);
   std::vector<ImageLayer> layers;
-  for (size_t call = 0; call < step.recording.forward_calls; ++call) {
+  for (size_t call = 0; call < step.recording.calls.size(); ++call) {
     if (auto found = finder.layer_at(call)) {
       layers.push_back(std::move(*found));
     }

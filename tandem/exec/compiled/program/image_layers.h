@@ -40,7 +40,9 @@ struct ImageLayer {
   [[nodiscard]] std::string text() const;
 };
 
-/// Returns the layers of a step, in order of their forward calls.
+/// Returns the layers of a step, in order of their forward calls. If backward makes a
+/// forward call again to recompute values, both calls are layers, and the backward call
+/// belongs to the later layer.
 [[nodiscard]] std::vector<ImageLayer> image_layers_in(const RecordedStep& step);
 
 }  // namespace tandem

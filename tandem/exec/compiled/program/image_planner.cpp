@@ -189,7 +189,6 @@ class ImagePlanner : public CallPlanner {
   void plan_forward(size_t index, size_t layer, std::vector<Instruction>& program) {
     ImageLayer& found = layers_[index];
     const memory input = images_.image(found.input, layer, program);
-    found.fused.first = found.grad_input == kNoTensor;
     found.uses_winograd = uses_winograd(found, dims_of(input));
     const auto make = found.uses_winograd ? &make_onednn_winograd
                       : found.is_average  ? &make_onednn_average_pool
