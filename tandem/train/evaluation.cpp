@@ -37,20 +37,18 @@ void check_format(const Dataset& data, const Dataset& format) {
   }
 }
 
-// Returns whether any rank stops the evaluation after `batches` batches. Collective if
-// an agreement is due. All ranks stop after the same batch, because the stages of a
+// Returns whether the evaluation ends after `batches` batches. Collective if an
+// agreement is due. All ranks end after the same batch, because the stages of a
 // pipeline evaluate each batch together.
-bool any_rank_stops(
+bool ends(
     const std::function<bool()>& stop, int64_t batches, AgreementTimes& times,
     Communicator& comm) {
   if (!times.is_due(batches)) {
     return false;
   }
-  const auto rows = exchange_numbers(
-      {stop() ? 1 : 0, times.propose(batches)}, "evaluation ends", comm);
-  times.agreed(batches, rows[0][1]);
-  return std::any_of(
-      rows.begin(), rows.end(), [](const auto& row) { return row[0] != 0; });
+  const auto rows = exchange_numbers({times.propose(batches)}, "evaluation ends", comm);
+  times.agreed(batches, rows[0][0]);
+  return stop();
 }
 
 // Returns null on a rank without samples.
@@ -268,7 +266,7 @@ std::optional<TestReport> evaluate_unless(
   for (int64_t i = 0; i < count; ++i) {
     const bool has_batch = loader && loader->next(batch);
     sums += strategy.evaluate_batch(has_batch ? &batch : nullptr, context);
-    if (any_rank_stops(stop, i + 1, times, comm)) {
+    if (ends(stop, i + 1, times, comm)) {
       return std::nullopt;
     }
   }

@@ -25,8 +25,9 @@ namespace tandem {
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, const Metric& metric = kAccuracy, int64_t limit_batches = 0);
 
-/// Evaluates like evaluate(), but returns nullopt on all ranks within about half a
-/// second after `stop` returns true on any rank.
+/// Evaluates like evaluate(), but calls `stop` on all ranks about twice a second, and
+/// returns nullopt on all ranks if it returns true. `stop` may be collective, and
+/// returns the same value on all ranks.
 [[nodiscard]] std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, const Metric& metric = kAccuracy,

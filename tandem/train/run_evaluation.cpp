@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tandem/base/signals.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/evaluation.h"
 
@@ -28,8 +27,7 @@ RunEvaluation::RunEvaluation(
 }
 
 std::optional<TestReport> RunEvaluation::evaluate(
-    const Dataset& part, const Position& position) {
-  const auto stop = [] { return stop_signal() != 0; };
+    const Dataset& part, const Position& position, const std::function<bool()>& stop) {
   const auto advice =
       smaller_batches("--eval-batch-size", config_.output.eval_batch_size);
   auto report = within_device_memory(placement_, advice, [&] {

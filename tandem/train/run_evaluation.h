@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "tandem/checkpoint/checkpoint.h"
@@ -31,10 +32,10 @@ class RunEvaluation {
   }
 
   /// Evaluates the model on `part`, the test part or the validation part. `position` is
-  /// the run's position. A dry run evaluates a few batches. Returns nullopt on all
-  /// ranks if a signal stops a rank. Collective.
+  /// the run's position. A dry run evaluates a few batches. Calls `stop` about twice a
+  /// second, and returns nullopt if it returns true (evaluate_unless()). Collective.
   [[nodiscard]] std::optional<TestReport> evaluate(
-      const Dataset& part, const Position& position);
+      const Dataset& part, const Position& position, const std::function<bool()>& stop);
 
  private:
   const RunConfig& config_;

@@ -434,7 +434,8 @@ class TrainingRun {
     const TraceSpan span(trace_.get(), "evaluation", "evaluation");
     reporter_.clock().pause();
     report_activity(Activity::evaluation);
-    const auto report = evaluation_.evaluate(data, position_);
+    const auto report =
+        evaluation_.evaluate(data, position_, [this] { return stops_evaluation(); });
     if (!report) {
       if (saved_step_ != position_.step) {
         save();
@@ -447,6 +448,23 @@ class TrainingRun {
     reporter_.show(report.value());
     reporter_.clock().resume();
     return *report;
+  }
+
+  // Returns whether a signal stops a rank. Completes a checkpoint meanwhile, because an
+  // evaluation may be long. Collective.
+  bool stops_evaluation() {
+    bool stops = false;
+    bool written = true;
+    for (const auto& row : exchange_numbers(
+             {stop_signal(), checkpoints_.share_written() ? 1 : 0}, "evaluation",
+             comm_)) {
+      stops = stops || row[0] != 0;
+      written = written && row[1] != 0;
+    }
+    if (written) {
+      checkpoints_.complete_shares();
+    }
+    return stops;
   }
 
   bool saves() const {
