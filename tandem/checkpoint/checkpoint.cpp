@@ -420,7 +420,7 @@ CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
   const auto training_bytes = read_on_rank_0(file_in(path, kTrainingFile), comm);
   auto [model, training] = parse_checkpoint_files(path, model_bytes, training_bytes);
   auto content = content_of(std::move(model.metadata), training.metadata, path);
-  content.state = {std::move(model.tensors), std::move(training.tensors)};
+  content.state = {std::move(model.tensors), std::move(training.tensors), {}};
   return content;
 }
 

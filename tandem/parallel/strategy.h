@@ -172,8 +172,9 @@ class Strategy {
 
   /// Calls `visit` with pieces of the state for a checkpoint. The pieces of all ranks
   /// together have each tensor once, and the shares of ranks have about equal sizes. If
-  /// divides_state() is false, rank 0 visits the result of collect_state(). Collective.
-  virtual void visit_state(const StateVisitor& visit) {
+  /// divides_state() is false, rank 0 visits the result of collect_state(). Ranks whose
+  /// `may_visit` is false visit nothing; it is true on rank 0. Collective.
+  virtual void visit_state(const StateVisitor& visit, bool /*may_visit*/ = true) {
     const auto state = collect_state();
     if (parts_.comm.rank() == 0) {
       visit(state);

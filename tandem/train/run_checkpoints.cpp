@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -286,14 +287,15 @@ void RunCheckpoints::prepare() {
     checkpoints_ = config_.output.out + "/checkpoints";
   }
   if (divides_state()) {
-    find_shared_directory();
+    find_savers();
   } else if (comm_.rank() == 0) {
     writer_.prepare(local_state(*parts_.arenas, *parts_.optimizer));
   }
 }
 
-// Makes rank 0's directory known to all ranks, and checks that they find it.
-void RunCheckpoints::find_shared_directory() {
+// Makes rank 0's directory known to all ranks, and finds the ranks that find it, for
+// example those of rank 0's host.
+void RunCheckpoints::find_savers() {
   if (comm_.rank() == 0) {
     next_number_ = std::random_device()() / 2;
   }
@@ -316,22 +318,28 @@ void RunCheckpoints::find_shared_directory() {
     remove_all(probe);
   }
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    if (found[static_cast<size_t>(rank)][0] == 0) {
+    if (found[static_cast<size_t>(rank)][0] == 1) {
+      savers_.push_back(rank);
+    } else if (config_.strategy.kind != StrategyKind::data_parallel) {
       throw ConfigError(fmt::format(
           "[checkpoint] rank {} does not find the folder '{}' of rank 0, expected a "
-          "folder that all hosts share, because each rank saves its share; set --out "
-          "to "
-          "such a folder, or use --shard none",
+          "folder that all hosts share, because the replicas of each stage save its "
+          "state; set --out to such a folder, or use --shard none",
           rank, path));
     }
   }
+}
+
+bool RunCheckpoints::saves_share() const {
+  return std::count(savers_.begin(), savers_.end(), comm_.rank()) > 0;
 }
 
 void RunCheckpoints::copy_state() {
   complete_shares();
   note(writer_.wait());
   parts_.strategy->visit_state(
-      [this](const TrainingState& piece) { writer_.copy(piece); });
+      [this](const TrainingState& piece) { writer_.copy(piece); },
+      savers_.empty() || saves_share());
 }
 
 void RunCheckpoints::save(
@@ -364,14 +372,19 @@ KeptCheckpoints RunCheckpoints::kept() const {
   return {config_.output.keep_checkpoints, config_.output.keep_best};
 }
 
-// Starts to write the share of this rank.
+// Starts to write the share of this rank, if it has one.
 void RunCheckpoints::start_share(const CheckpointContent& content) {
+  const auto place = std::find(savers_.begin(), savers_.end(), comm_.rank());
   share_ = {
-      comm_.rank(), comm_.size(), parts_.strategy->divides_model(),
-      !parts_.optimizer->state().empty(), next_number_++};
+      static_cast<int>(place - savers_.begin()), static_cast<int>(savers_.size()),
+      parts_.strategy->divides_model(), !parts_.optimizer->state().empty(),
+      next_number_++};
   writer_.start(
-      content,
-      [this, directory = checkpoints_, share = *share_](const CheckpointContent& mine) {
+      content, [this, directory = checkpoints_, share = *share_,
+                saves = saves_share()](const CheckpointContent& mine) {
+        if (!saves) {
+          return "";
+        }
         check_folder();
         try {
           save_share(directory, mine, share);

@@ -123,7 +123,8 @@ class RunCheckpoints {
     return parts_.strategy->divides_state();
   }
   KeptCheckpoints kept() const;
-  void find_shared_directory();
+  bool saves_share() const;
+  void find_savers();
   void start_share(const CheckpointContent& content);
   std::optional<SaveOutcome> end_shares();
   void take(const std::optional<SaveOutcome>& outcome);
@@ -157,6 +158,8 @@ class RunCheckpoints {
   std::exception_ptr failed_;
   // The directory of checkpoints.
   std::string checkpoints_;
+  // Ranks that find this directory, and write the shares. Empty if rank 0 writes alone.
+  std::vector<int> savers_;
   // Number of the next save of shares.
   uint32_t next_number_ = 0;
   // The share that this rank writes, and on rank 0 the content of the checkpoint,

@@ -120,15 +120,15 @@ class DataParallel : public Strategy {
     return parameters_ != nullptr;
   }
 
-  void visit_state(const StateVisitor& visit) override {
+  void visit_state(const StateVisitor& visit, bool may_visit) override {
     if (!update_.divides_state()) {
-      Strategy::visit_state(visit);
+      Strategy::visit_state(visit, may_visit);
       return;
     }
     before_evaluation();
     // Other shard groups are replicas of the first.
     if (groups_.index() == 0) {
-      update_.visit_state(visit);
+      update_.visit_state(visit, may_visit);
     }
   }
 

@@ -115,19 +115,20 @@ class Pipeline : public Strategy {
     return update_.divides_state();
   }
 
-  void visit_state(const StateVisitor& visit) override {
+  void visit_state(const StateVisitor& visit, bool may_visit) override {
     if (divides_state()) {
       // The model is collected at rank 0, the optimizer's state stays divided.
-      update_.visit_state([&](const TrainingState& piece) {
+      const auto visit_optimizer = [&](const TrainingState& piece) {
         visit({{}, piece.optimizer, {}});
-      });
+      };
+      update_.visit_state(visit_optimizer, may_visit);
       auto state = collect_state();
       state.optimizer.clear();
       if (parts_.comm.rank() == 0) {
         visit(state);
       }
     } else {
-      Strategy::visit_state(visit);
+      Strategy::visit_state(visit, may_visit);
     }
   }
 

@@ -1,6 +1,7 @@
 #include "tandem/parallel/update/update_rule.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -122,7 +123,7 @@ std::vector<Arena*> UpdateRule::divided_arenas() const {
 
 // Returns the replica that visits each bucket. The largest buckets are assigned first,
 // each to the replica with the fewest bytes.
-std::vector<int> UpdateRule::visitors_of_buckets() const {
+std::vector<int> UpdateRule::visitors_of_buckets(bool may_visit) const {
   const auto arenas = static_cast<int64_t>(divided_arenas().size());
   std::vector<int64_t> bytes;
   for (const auto& bucket : buckets()) {
@@ -135,7 +136,12 @@ std::vector<int> UpdateRule::visitors_of_buckets() const {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return bytes[a] > bytes[b];
   });
-  std::vector<int64_t> loads(static_cast<size_t>(replicas_.size()));
+  std::vector<int64_t> loads;
+  for (const auto& may :
+       exchange_numbers({may_visit ? 1 : 0}, "visitors of the state", replicas_)) {
+    constexpr int64_t kTooMany = std::numeric_limits<int64_t>::max() / 2;
+    loads.push_back(may[0] == 1 ? 0 : kTooMany);
+  }
   for (const auto& entry : piece_outside_buckets().model) {
     loads[0] += static_cast<int64_t>(entry.tensor.nbytes());
   }
@@ -194,9 +200,9 @@ TrainingState UpdateRule::piece_outside_buckets() const {
   return piece;
 }
 
-void UpdateRule::visit_state(const StateVisitor& visit) {
+void UpdateRule::visit_state(const StateVisitor& visit, bool may_visit) {
   const auto arenas = divided_arenas();
-  const auto visitors = visitors_of_buckets();
+  const auto visitors = visitors_of_buckets(may_visit);
   const int rank = replicas_.rank();
   for (size_t i = 0; !arenas.empty() && i < visitors.size(); ++i) {
     const Bucket& bucket = buckets()[i];

@@ -53,14 +53,14 @@ class UpdateRule {
 
   /// Calls `visit` with pieces of the state (Strategy::visit_state()). A bucket is
   /// gathered at the replica that visits it, and released afterwards.
-  void visit_state(const StateVisitor& visit);
+  void visit_state(const StateVisitor& visit, bool may_visit);
 
   /// Returns the state of this rank, and the parts of the optimizer's state that it
   /// uses.
   TrainingState state_to_load();
 
  private:
-  std::vector<int> visitors_of_buckets() const;
+  std::vector<int> visitors_of_buckets(bool may_visit) const;
   std::vector<Arena*> divided_arenas() const;
   TrainingState piece_of(size_t bucket) const;
   TrainingState piece_outside_buckets() const;

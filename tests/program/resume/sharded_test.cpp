@@ -78,45 +78,49 @@ TEST_F(ShardedRun, IsUsedAsARunOfOneFile) {
   EXPECT_EQ(hash_of(scratch_ / "begun"), hash_of(one));
 }
 
-TEST_F(ShardedRun, AFolderThatAnotherRankDoesNotFindIsAnError) {
-  const auto port = unused_port();
-  const auto ended = run_together(2, [&](int rank) {
-    // Each rank has another folder in place of the disk that hosts share.
-    const auto mine = scratch_ / std::to_string(rank);
-    std::filesystem::create_directories(mine);
-    return run_command(
-        {"unshare",
-         "--user",
-         "--map-root-user",
-         "--mount",
-         "sh",
-         "-c",
-         "mount -t tmpfs none \"$0\" && exec \"$@\"",
-         scratch_ / "0",
-         program(),
-         "train",
-         "--model",
-         "simplenet",
-         "--limit",
-         "100",
-         "--backend",
-         "gloo",
-         "--optimizer",
-         "adam",
-         "--shard",
-         "optimizer",
-         "--out",
-         scratch_ / "0/run"},
-        variables_of_rank(rank, 2, port), 100);
-  });
-  if (ended[0].errors.find("unshare") != std::string::npos) {
-    GTEST_SKIP() << ended[0].errors;
+// Ranks that do not find the folder of rank 0, as on a host without a shared disk, send
+// their shares to those that do.
+TEST_F(ShardedRun, RanksThatFindTheFolderSaveTheSharesOfAll) {
+  const auto out = scratch_ / "run";
+  const auto run_ranks = [&](const std::string& epochs) {
+    const auto port = unused_port();
+    return run_together(3, [&](int rank) {
+      // Rank 1 has an empty folder in place of the disk.
+      const std::string hide = rank == 1 ? "mount -t tmpfs none \"$0\" && " : "";
+      const Arguments in_own_mounts = {
+          "unshare", "--user", "--map-root-user",    "--mount",
+          "sh",      "-c",     hide + "exec \"$@\"", scratch_.path()};
+      const Arguments train = {
+          program(),  "train",     "--model",   "simplenet", "--limit",     "150",
+          "--epochs", epochs,      "--backend", "gloo",      "--optimizer", "adam",
+          "--shard",  "optimizer", "--resume",  "auto",      "--out",       out};
+      return run_command(
+          with(in_own_mounts, train), variables_of_rank(rank, 3, port), 100);
+    });
+  };
+  for (const auto& result : run_ranks("1")) {
+    if (result.errors.find("unshare") != std::string::npos) {
+      GTEST_SKIP() << result.errors;
+    }
+    checked(result);
   }
-  expect_exit(
-      ended[0], 2,
-      {"[checkpoint] rank 1 does not find the folder '" + (scratch_ / "0/run") +
-           "/checkpoints' of rank 0",
-       "use --shard none"});
+  const auto shards = [](const std::string& directory) {
+    const auto names = list_directory(newest_checkpoint(directory));
+    return std::count_if(names.begin(), names.end(), [](const std::string& name) {
+      return name.rfind("training-", 0) == 0;
+    });
+  };
+  EXPECT_EQ(shards(out + "/checkpoints"), 2);
+  for (const auto& result : run_ranks("2")) {
+    checked(result);
+  }
+  const auto calm = scratch_ / "calm";
+  run_ok(
+      {"train", "--model", "simplenet", "--limit", "150", "--epochs", "2", "--backend",
+       "gloo", "--nproc", "3", "--optimizer", "adam", "--shard", "optimizer", "--out",
+       calm});
+  EXPECT_EQ(shards(calm + "/checkpoints"), 3);
+  EXPECT_EQ(hash_of(out), hash_of(calm));
 }
 
 }  // namespace tandem::sharded_run_test
