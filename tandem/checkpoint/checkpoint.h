@@ -70,8 +70,8 @@ struct Machine {
 ///   rank-0000-of-0004.safetensors and so on, only if ranks have separate state
 ///                         (checkpoint_files.h): one file for each rank
 ///
-/// If ranks divide the optimizer's state (Strategy::divides_state()), rank k of n
-/// writes its share as training-0000<k+1>-of-0000<n>.safetensors, and
+/// If ranks divide the optimizer's state (Strategy::divides_state()), each of them
+/// writes its share, such as training-00001-of-00004.safetensors, and
 /// training.safetensors has no tensors. If they also divide the model, shards such as
 /// model-00001-of-00004.safetensors and an index (shard_index.h) replace
 /// model.safetensors. Shards have whole tensors.

@@ -22,9 +22,11 @@ class LoopSettings {
  public:
   virtual ~LoopSettings() = default;
 
+  /// Returns the settings.
   OptimizerOptions& settings() {
     return settings_;
   }
+  /// Returns the settings.
   const OptimizerOptions& settings() const {
     return settings_;
   }
@@ -50,16 +52,20 @@ class LoopOptions : public torch::optim::OptimizerCloneableOptions<Derived>,
   LoopOptions(double lr = row_of(kind).lr)  // NOLINT(google-explicit-constructor)
       : LoopSettings(kind, lr) {}
 
+  /// Returns the learning rate.
   double lr() const {
     return settings().lr;
   }
+  /// Sets the learning rate.
   Self& lr(double value) {
     settings().lr = value;
     return static_cast<Self&>(*this);
   }
+  /// Returns the weight decay.
   double weight_decay() const {
     return settings().weight_decay;
   }
+  /// Sets the weight decay.
   Self& weight_decay(double value) {
     settings().weight_decay = value;
     return static_cast<Self&>(*this);
@@ -236,6 +242,7 @@ class LoopOptimizerOf : public LoopOptimizer {
       const std::vector<torch::optim::OptimizerParamGroup>& groups,
       const Options& defaults = {})
       : LoopOptimizer(groups, Options::kKind, std::make_unique<Options>(defaults)) {}
+  /// Makes an optimizer of one group.
   explicit LoopOptimizerOf(
       std::vector<torch::Tensor> parameters, const Options& defaults = {})
       : LoopOptimizerOf(

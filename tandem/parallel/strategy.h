@@ -161,11 +161,11 @@ class Strategy {
   /// complete_parameters(). Collective.
   virtual TrainingState collect_state() = 0;
 
-  /// Returns whether each rank saves and loads a share of the optimizer's state, and
-  /// whether ranks also divide the model.
+  /// Returns whether each rank saves and loads a share of the optimizer's state.
   virtual bool divides_state() const {
     return false;
   }
+  /// Returns whether ranks also save shares of the model.
   virtual bool divides_model() const {
     return false;
   }
