@@ -1,10 +1,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/maximum.h>
 
-#include <cmath>
-
-#include "tandem/optim/element_wise.h"
-#include "tandem/optim/power.h"
+#include "tandem/optim/moments.h"
 
 namespace tandem {
 
@@ -16,62 +13,31 @@ namespace {
 // inverse of the root, which saves one of two divisions and may change the last bit.
 template <typename T>
 struct AdamElement {
-  AdamElement(const OptimizerOptions& options, const GroupContext& context) {
-    const double correction1 = 1 - power(options.beta1, context.step);
-    const double correction2 = 1 - power(options.beta2, context.step);
-    const bool decoupled = options.kind != OptimizerKind::adam;
-    gradient_scale = static_cast<T>(context.gradient_scale);
-    weight_decay = static_cast<T>(decoupled ? 0 : context.weight_decay);
-    shrink = static_cast<T>(decoupled ? 1 - context.lr * context.weight_decay : 1);
-    beta1 = static_cast<T>(options.beta1);
-    one_minus_beta1 = static_cast<T>(1 - options.beta1);
-    beta2 = static_cast<T>(options.beta2);
-    one_minus_beta2 = static_cast<T>(1 - options.beta2);
-    inverse_correction2_sqrt = static_cast<T>(1 / std::sqrt(correction2));
-    eps = static_cast<T>(options.eps);
-    minus_step_size = static_cast<T>(-(context.lr / correction1));
-  }
+  AdamElement(const OptimizerOptions& options, const GroupContext& context)
+      : moments(options, context, options.kind != OptimizerKind::adam),
+        minus_step_size(
+            static_cast<T>(-(context.lr / (1 - power(options.beta1, context.step))))) {}
 
   TANDEM_ALWAYS_INLINE void operator()(
       T grad, T& param, T& exp_avg, T& exp_avg_sq) const {
-    const T g = decayed_gradient(grad, param, gradient_scale, weight_decay);
-    const T m = average(g, exp_avg, exp_avg_sq);
+    const T m = moments.average(moments.gradient(grad, param), exp_avg, exp_avg_sq);
     param = moved(param, m, exp_avg_sq);
   }
 
   // With amsgrad.
   TANDEM_ALWAYS_INLINE void operator()(
       T grad, T& param, T& exp_avg, T& exp_avg_sq, T& largest) const {
-    const T g = decayed_gradient(grad, param, gradient_scale, weight_decay);
-    const T m = average(g, exp_avg, exp_avg_sq);
+    const T m = moments.average(moments.gradient(grad, param), exp_avg, exp_avg_sq);
     const T v = exp_avg_sq;
     largest = largest > v ? largest : v;
     param = moved(param, m, largest);
   }
 
-  // Updates both averages and returns the first.
-  TANDEM_ALWAYS_INLINE T average(T g, T& exp_avg, T& exp_avg_sq) const {
-    exp_avg = beta1 * exp_avg + one_minus_beta1 * g;
-    exp_avg_sq = beta2 * exp_avg_sq + one_minus_beta2 * g * g;
-    return exp_avg;
-  }
-
   TANDEM_ALWAYS_INLINE T moved(T param, T m, T v) const {
-    const T denominator = std::sqrt(v) * inverse_correction2_sqrt + eps;
-    return param * shrink + minus_step_size * m / denominator;
+    return param * moments.shrink + minus_step_size * m / moments.size(v);
   }
 
-  T gradient_scale;
-  // Adam adds weight_decay times the parameter to the gradient. AdamW multiplies the
-  // parameter by `shrink`.
-  T weight_decay;
-  T shrink;
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
-  T inverse_correction2_sqrt;
-  T eps;
+  Moments<T> moments;
   T minus_step_size;
 };
 
@@ -101,18 +67,16 @@ class Adam final : public Algorithm {
   void update_tensors(
       const UpdateTensors& tensors, const GroupContext& context) override {
     const AdamElement<double> f(options_, context);
-    const auto g =
-        decayed_gradient(tensors.grad, tensors.param, f.gradient_scale, f.weight_decay);
+    const auto g = f.moments.gradient(tensors.grad, tensors.param);
     const auto& m = tensors.states[0];
     auto v = tensors.states[1];
-    m.mul_(f.beta1).add_(g, f.one_minus_beta1);
-    v.mul_(f.beta2).addcmul_(g, g, f.one_minus_beta2);
+    f.moments.average(g, m, v);
     if (options_.amsgrad) {
       const auto& largest = tensors.states[2];
       v = largest.copy_(at::maximum(largest, v));
     }
-    const auto denominator = v.sqrt().mul_(f.inverse_correction2_sqrt).add_(f.eps);
-    tensors.param.mul_(f.shrink).addcdiv_(m, denominator, f.minus_step_size);
+    tensors.param.mul_(f.moments.shrink)
+        .addcdiv_(m, f.moments.size(v), f.minus_step_size);
   }
 };
 

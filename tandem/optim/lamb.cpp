@@ -3,10 +3,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
-#include <cmath>
-
-#include "tandem/optim/element_wise.h"
-#include "tandem/optim/power.h"
+#include "tandem/optim/moments.h"
 
 namespace tandem {
 
@@ -17,38 +14,20 @@ namespace {
 template <typename T>
 struct LambElement {
   LambElement(const OptimizerOptions& options, const GroupContext& context)
-      : gradient_scale(static_cast<T>(context.gradient_scale)),
+      : moments(options, context, true),
         weight_decay(static_cast<T>(context.weight_decay)),
-        beta1(static_cast<T>(options.beta1)),
-        one_minus_beta1(static_cast<T>(1 - options.beta1)),
-        beta2(static_cast<T>(options.beta2)),
-        one_minus_beta2(static_cast<T>(1 - options.beta2)),
         inverse_correction1(
-            static_cast<T>(1 / (1 - power(options.beta1, context.step)))),
-        inverse_correction2_sqrt(
-            static_cast<T>(1 / std::sqrt(1 - power(options.beta2, context.step)))),
-        eps(static_cast<T>(options.eps)) {}
+            static_cast<T>(1 / (1 - power(options.beta1, context.step)))) {}
 
   TANDEM_ALWAYS_INLINE void operator()(
       T grad, T& param, T& exp_avg, T& exp_avg_sq, T& step) const {
-    const T g = gradient_scale * grad;
-    const T m = beta1 * exp_avg + one_minus_beta1 * g;
-    const T v = beta2 * exp_avg_sq + one_minus_beta2 * g * g;
-    exp_avg = m;
-    exp_avg_sq = v;
-    const T size = std::sqrt(v) * inverse_correction2_sqrt + eps;
-    step = inverse_correction1 * m / size + weight_decay * param;
+    const T m = moments.average(moments.gradient(grad, param), exp_avg, exp_avg_sq);
+    step = inverse_correction1 * m / moments.size(exp_avg_sq) + weight_decay * param;
   }
 
-  T gradient_scale;
+  Moments<T> moments;
   T weight_decay;
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
   T inverse_correction1;
-  T inverse_correction2_sqrt;
-  T eps;
 };
 
 // Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76
@@ -89,13 +68,10 @@ class LambAlgorithm final : public Algorithm {
       return step;
     }
     const LambElement<double> f(options_, context);
-    const auto g = tensors.grad.mul(f.gradient_scale);
     const auto& m = tensors.states[0];
     const auto& v = tensors.states[1];
-    m.mul_(f.beta1).add_(g, f.one_minus_beta1);
-    v.mul_(f.beta2).addcmul_(g, g, f.one_minus_beta2);
-    step.copy_(m).mul_(f.inverse_correction1);
-    step.div_(v.sqrt().mul_(f.inverse_correction2_sqrt).add_(f.eps));
+    f.moments.average(f.moments.gradient(tensors.grad, tensors.param), m, v);
+    step.copy_(m).mul_(f.inverse_correction1).div_(f.moments.size(v));
     return step.add_(tensors.param, f.weight_decay);
   }
 };

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "tandem/optim/element_wise.h"
-#include "tandem/optim/power.h"
+#include "tandem/optim/moments.h"
 
 namespace tandem {
 
@@ -23,45 +22,23 @@ template <typename T>
 struct NadamElement {
   // `product` is the product of the momentum factors of all steps up to this one.
   NadamElement(
-      const OptimizerOptions& options, const GroupContext& context, double product) {
-    const bool decoupled = options.decoupled_weight_decay;
+      const OptimizerOptions& options, const GroupContext& context, double product)
+      : moments(options, context, options.decoupled_weight_decay) {
     const double mu = momentum_of(options, context.step);
     const double next = momentum_of(options, context.step + 1);
-    const double correction2 = 1 - power(options.beta2, context.step);
-    gradient_scale = static_cast<T>(context.gradient_scale);
-    weight_decay = static_cast<T>(decoupled ? 0 : context.weight_decay);
-    shrink = static_cast<T>(decoupled ? 1 - context.lr * context.weight_decay : 1);
-    beta1 = static_cast<T>(options.beta1);
-    one_minus_beta1 = static_cast<T>(1 - options.beta1);
-    beta2 = static_cast<T>(options.beta2);
-    one_minus_beta2 = static_cast<T>(1 - options.beta2);
-    inverse_correction2_sqrt = static_cast<T>(1 / std::sqrt(correction2));
-    eps = static_cast<T>(options.eps);
     minus_step_of_gradient = static_cast<T>(-context.lr * (1 - mu) / (1 - product));
     minus_step_of_average = static_cast<T>(-context.lr * next / (1 - product * next));
   }
 
   TANDEM_ALWAYS_INLINE void operator()(
       T grad, T& param, T& exp_avg, T& exp_avg_sq) const {
-    const T g = decayed_gradient(grad, param, gradient_scale, weight_decay);
-    const T m = beta1 * exp_avg + one_minus_beta1 * g;
-    const T v = beta2 * exp_avg_sq + one_minus_beta2 * g * g;
-    exp_avg = m;
-    exp_avg_sq = v;
-    const T denominator = std::sqrt(v) * inverse_correction2_sqrt + eps;
+    const T g = moments.gradient(grad, param);
+    const T m = moments.average(g, exp_avg, exp_avg_sq);
     const T step = minus_step_of_gradient * g + minus_step_of_average * m;
-    param = param * shrink + step / denominator;
+    param = param * moments.shrink + step / moments.size(exp_avg_sq);
   }
 
-  T gradient_scale;
-  T weight_decay;
-  T shrink;
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
-  T inverse_correction2_sqrt;
-  T eps;
+  Moments<T> moments;
   T minus_step_of_gradient;
   T minus_step_of_average;
 };
@@ -86,14 +63,12 @@ class NadamAlgorithm final : public Algorithm {
   void update_tensors(
       const UpdateTensors& tensors, const GroupContext& context) override {
     const NadamElement<double> f(options_, context, product_until(context.step));
-    const auto g =
-        decayed_gradient(tensors.grad, tensors.param, f.gradient_scale, f.weight_decay);
+    const auto g = f.moments.gradient(tensors.grad, tensors.param);
     const auto& m = tensors.states[0];
     const auto& v = tensors.states[1];
-    m.mul_(f.beta1).add_(g, f.one_minus_beta1);
-    v.mul_(f.beta2).addcmul_(g, g, f.one_minus_beta2);
-    const auto denominator = v.sqrt().mul_(f.inverse_correction2_sqrt).add_(f.eps);
-    tensors.param.mul_(f.shrink)
+    f.moments.average(g, m, v);
+    const auto denominator = f.moments.size(v);
+    tensors.param.mul_(f.moments.shrink)
         .addcdiv_(g, denominator, f.minus_step_of_gradient)
         .addcdiv_(m, denominator, f.minus_step_of_average);
   }

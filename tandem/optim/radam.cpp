@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "tandem/optim/element_wise.h"
-#include "tandem/optim/power.h"
+#include "tandem/optim/moments.h"
 
 namespace tandem {
 
@@ -12,8 +11,8 @@ namespace {
 // Update of one element. T is float or double.
 template <typename T>
 struct RadamElement {
-  RadamElement(const OptimizerOptions& options, const GroupContext& context) {
-    const bool decoupled = options.decoupled_weight_decay;
+  RadamElement(const OptimizerOptions& options, const GroupContext& context)
+      : moments(options, context, options.decoupled_weight_decay) {
     const double correction1 = 1 - power(options.beta1, context.step);
     const double power2 = power(options.beta2, context.step);
     const double correction2 = 1 - power2;
@@ -26,36 +25,18 @@ struct RadamElement {
                                           ((longest - 4) * (longest - 2) * length)) *
                                           std::sqrt(correction2)
                                     : 1;
-    gradient_scale = static_cast<T>(context.gradient_scale);
-    weight_decay = static_cast<T>(decoupled ? 0 : context.weight_decay);
-    shrink = static_cast<T>(decoupled ? 1 - context.lr * context.weight_decay : 1);
-    beta1 = static_cast<T>(options.beta1);
-    one_minus_beta1 = static_cast<T>(1 - options.beta1);
-    beta2 = static_cast<T>(options.beta2);
-    one_minus_beta2 = static_cast<T>(1 - options.beta2);
-    eps = static_cast<T>(options.eps);
     minus_step_size = static_cast<T>(-context.lr / correction1 * rectified);
   }
 
   TANDEM_ALWAYS_INLINE void operator()(
       T grad, T& param, T& exp_avg, T& exp_avg_sq) const {
-    const T g = decayed_gradient(grad, param, gradient_scale, weight_decay);
-    const T m = beta1 * exp_avg + one_minus_beta1 * g;
-    const T v = beta2 * exp_avg_sq + one_minus_beta2 * g * g;
-    exp_avg = m;
-    exp_avg_sq = v;
+    const T m = moments.average(moments.gradient(grad, param), exp_avg, exp_avg_sq);
     const T step = minus_step_size * m;
-    param = param * shrink + (adapts ? step / (std::sqrt(v) + eps) : step);
+    param = param * moments.shrink +
+            (adapts ? step / (std::sqrt(exp_avg_sq) + moments.eps) : step);
   }
 
-  T gradient_scale;
-  T weight_decay;
-  T shrink;
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
-  T eps;
+  Moments<T> moments;
   T minus_step_size;
   // False in the first steps, in which the variance of the squares is too large.
   bool adapts;
@@ -80,15 +61,13 @@ class RadamAlgorithm final : public Algorithm {
   void update_tensors(
       const UpdateTensors& tensors, const GroupContext& context) override {
     const RadamElement<double> f(options_, context);
-    const auto g =
-        decayed_gradient(tensors.grad, tensors.param, f.gradient_scale, f.weight_decay);
+    const auto g = f.moments.gradient(tensors.grad, tensors.param);
     const auto& m = tensors.states[0];
     const auto& v = tensors.states[1];
-    m.mul_(f.beta1).add_(g, f.one_minus_beta1);
-    v.mul_(f.beta2).addcmul_(g, g, f.one_minus_beta2);
-    tensors.param.mul_(f.shrink);
+    f.moments.average(g, m, v);
+    tensors.param.mul_(f.moments.shrink);
     if (f.adapts) {
-      tensors.param.addcdiv_(m, v.sqrt().add_(f.eps), f.minus_step_size);
+      tensors.param.addcdiv_(m, v.sqrt().add_(f.moments.eps), f.minus_step_size);
     } else {
       tensors.param.add_(m, f.minus_step_size);
     }
