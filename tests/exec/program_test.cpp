@@ -7,52 +7,14 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/exec/compiled/program/image_planner.h"
-#include "tandem/exec/program/program_executor.h"
 #include "tandem/model/graph_model.h"
 #include "tests/core/expect.h"
+#include "tests/exec/fixture_networks.h"
 #include "tests/exec/rig.h"
 #include "tests/graph/fixtures.h"
 #include "tests/graph/graphs.h"
 
 namespace tandem::program_test {
-
-std::unique_ptr<StageExecutor> make_plain(
-    Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, &plan_plain_calls);
-}
-
-std::unique_ptr<StageExecutor> make_with_kernels(
-    Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, &plan_image_kernels);
-}
-
-std::unique_ptr<Model> network(
-    const std::string& name, at::ScalarType dtype = at::kFloat) {
-  Graph graph = read_fixture(name + "-2.15.0.pt2");
-  convert(graph, dtype);
-  return make_graph_model(std::move(graph));
-}
-
-// Returns the samples [first, first + count) for a network.
-Batch batch_for(const Model& model, int64_t first, int64_t count) {
-  const Graph& graph = *model.graph();
-  auto shape = sizes_at(graph.value(graph.input).shape, 1);
-  shape.erase(shape.begin());
-  const Threads one(1);
-  Batch batch;
-  const auto values = fixture_images(shape, first).narrow(0, 0, count);
-  batch.inputs = graph.value(graph.input).dtype == at::kLong
-                     ? values.add(0.5).mul(7).to(at::kLong)
-                     : values.to(graph.value(graph.input).dtype);
-  auto targets = sizes_at(graph.value(graph.output).shape, count);
-  targets.pop_back();
-  batch.targets =
-      at::arange(c10::multiply_integers(targets)).add(first).remainder(4).view(targets);
-  batch.first_position = first;
-  batch.global_count = batch.targets.numel();
-  return batch;
-}
 
 StepContext training_step(int64_t step) {
   StepContext context;
@@ -109,8 +71,8 @@ class Programs : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Programs, OfPlainCallsHaveTheBitsOfEager) {
-  Rig plain(network(GetParam()), &make_plain);
-  Rig eager(network(GetParam()));
+  Rig plain(fixture_network(GetParam()), &make_plain);
+  Rig eager(fixture_network(GetParam()));
   StepContext evaluation;
   evaluation.training = false;
   for (int64_t number = 0; number < 6; ++number) {
@@ -127,9 +89,9 @@ TEST_P(Programs, OfPlainCallsHaveTheBitsOfEager) {
 }
 
 TEST_P(Programs, WithKernelsAreAsExactAsEager) {
-  Rig exact(network(GetParam(), at::kDouble));
-  Rig eager(network(GetParam()));
-  Rig kernels(network(GetParam()), &make_with_kernels);
+  Rig exact(fixture_network(GetParam(), at::kDouble));
+  Rig eager(fixture_network(GetParam()));
+  Rig kernels(fixture_network(GetParam()), &make_with_kernels);
   for (int64_t number = 0; number < 3; ++number) {
     for (Rig* rig : {&exact, &eager, &kernels}) {
       // Gradients of one step at the initial parameters, of two micro-batches.
@@ -151,8 +113,8 @@ TEST_P(Programs, WithKernelsAreAsExactAsEager) {
 
 TEST_P(Programs, KeepSeveralMicroBatchesInFlight) {
   for (const auto make : {&make_plain, &make_with_kernels}) {
-    Rig flights(network(GetParam()), make);
-    Rig turns(network(GetParam()), make);
+    Rig flights(fixture_network(GetParam()), make);
+    Rig turns(fixture_network(GetParam()), make);
     const auto context = training_step(0);
     for (int slot = 0; slot < 3; ++slot) {
       (void)flights.executor->forward(
@@ -169,8 +131,8 @@ TEST_P(Programs, KeepSeveralMicroBatchesInFlight) {
 // Without kernels and with them, a run's results do not depend on which step is
 // recorded, so a resumed run continues with equal bits.
 TEST_P(Programs, HaveEqualBitsInTheStepThatIsRecorded) {
-  Rig long_run(network(GetParam()), &make_with_kernels);
-  Rig resumed(network(GetParam()), &make_with_kernels);
+  Rig long_run(fixture_network(GetParam()), &make_with_kernels);
+  Rig resumed(fixture_network(GetParam()), &make_with_kernels);
   step(long_run, 0);
   {
     const c10::AutoGradMode no_grad(false);
@@ -303,7 +265,7 @@ TEST(Program, PoolsAveragesWithTheBitsOfEager) {
 
 TEST(Program, ComputesNoGradientsOfFrozenParameters) {
   const auto frozen = [](at::ScalarType dtype) {
-    auto model = network("residual", dtype);
+    auto model = fixture_network("residual", dtype);
     for (const size_t i : {0, 1, 5}) {
       model->parameters()[i].tensor.set_requires_grad(false);
     }

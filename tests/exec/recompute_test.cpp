@@ -6,12 +6,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/trace.h"
-#include "tandem/exec/compiled/program/image_planner.h"
-#include "tandem/exec/program/program_executor.h"
 #include "tandem/exec/recompute/kept_values.h"
 #include "tandem/graph/segments.h"
 #include "tandem/model/graph_model.h"
 #include "tests/core/expect.h"
+#include "tests/exec/fixture_networks.h"
 #include "tests/exec/rig.h"
 #include "tests/graph/fixtures.h"
 #include "tests/graph/graphs.h"
@@ -23,48 +22,17 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-std::unique_ptr<StageExecutor> make_plain(
-    Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, &plan_plain_calls);
-}
-
-std::unique_ptr<StageExecutor> make_with_kernels(
-    Model& model, ModelArenas& arenas, const StageOptions& options) {
-  return make_program_executor(model, arenas, options, &plan_image_kernels);
-}
-
 constexpr MakeExecutor kExecutors[] = {
     &make_eager_executor, &make_plain, &make_with_kernels};
 
 // Returns a network that recomputes segments of `every` layers; none if it is 0.
 std::unique_ptr<Model> network(const std::string& name, int64_t every) {
-  Graph graph = read_fixture(name + "-2.15.0.pt2");
-  convert(graph, at::kFloat);
-  auto model = make_graph_model(std::move(graph));
+  auto model = fixture_network(name);
   if (every > 0) {
     const Graph& whole = *model->graph();
     model->recompute(recomputable(whole, segments_of(whole, every, true)));
   }
   return model;
-}
-
-Batch batch_for(const Model& model, int64_t first, int64_t count) {
-  const Graph& graph = *model.graph();
-  auto shape = sizes_at(graph.value(graph.input).shape, 1);
-  shape.erase(shape.begin());
-  const Threads one(1);
-  Batch batch;
-  const auto values = fixture_images(shape, first).narrow(0, 0, count);
-  batch.inputs = graph.value(graph.input).dtype == at::kLong
-                     ? values.add(0.5).mul(7).to(at::kLong)
-                     : values.to(graph.value(graph.input).dtype);
-  auto targets = sizes_at(graph.value(graph.output).shape, count);
-  targets.pop_back();
-  batch.targets =
-      at::arange(c10::multiply_integers(targets)).add(first).remainder(4).view(targets);
-  batch.first_position = first;
-  batch.global_count = batch.targets.numel();
-  return batch;
 }
 
 void update(Rig& rig) {
