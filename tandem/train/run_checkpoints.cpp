@@ -338,8 +338,7 @@ void RunCheckpoints::copy_state() {
   complete_shares();
   note(writer_.wait());
   parts_.strategy->visit_state(
-      [this](const TrainingState& piece) { writer_.copy(piece); },
-      savers_.empty() || saves_share());
+      [this](const TrainingState& piece) { writer_.copy(piece); }, saves_share());
 }
 
 void RunCheckpoints::save(

@@ -4,11 +4,9 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
 #include <string>
 
 #include "tandem/comm/exchange.h"
-#include "tandem/formats/tensor_list.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/update/arena_update.h"
 
@@ -123,7 +121,8 @@ std::vector<Arena*> UpdateRule::divided_arenas() const {
 
 // Returns the replica that visits each bucket. The largest buckets are assigned first,
 // each to the replica with the fewest bytes.
-std::vector<int> UpdateRule::visitors_of_buckets(bool may_visit) const {
+std::vector<int> UpdateRule::visitors_of_buckets(
+    const TrainingState& outside, bool may_visit) const {
   const auto arenas = static_cast<int64_t>(divided_arenas().size());
   std::vector<int64_t> bytes;
   for (const auto& bucket : buckets()) {
@@ -142,7 +141,7 @@ std::vector<int> UpdateRule::visitors_of_buckets(bool may_visit) const {
     constexpr int64_t kTooMany = std::numeric_limits<int64_t>::max() / 2;
     loads.push_back(may[0] == 1 ? 0 : kTooMany);
   }
-  for (const auto& entry : piece_outside_buckets().model) {
+  for (const auto& entry : outside.model) {
     loads[0] += static_cast<int64_t>(entry.tensor.nbytes());
   }
   std::vector<int> visitors(bytes.size());
@@ -154,55 +153,42 @@ std::vector<int> UpdateRule::visitors_of_buckets(bool may_visit) const {
   return visitors;
 }
 
-TrainingState UpdateRule::piece_of(size_t index) const {
-  TrainingState piece;
-  std::set<const at::TensorImpl*> parameters;
-  for (const size_t slot : buckets()[index].slots) {
-    parameters.insert(parts_.arenas.tensors()[slot].unsafeGetTensorImpl());
-    for (const Arena* arena : parts_.optimizer.state()) {
-      if (!arena->layout().buckets().empty()) {
-        piece.optimizer.push_back(
-            {arena->name() + "/" + arena->layout().slots()[slot].name,
-             arena->view(slot)});
+// Returns the state of the parameters in each bucket, and then the state that every
+// replica has.
+std::vector<TrainingState> UpdateRule::pieces() const {
+  std::vector<TrainingState> pieces(buckets().size() + 1);
+  const auto& tensors = parts_.arenas.tensors();
+  std::vector<size_t> bucket_of_slot(tensors.size(), buckets().size());
+  std::map<const at::TensorImpl*, size_t> bucket_of_tensor;
+  for (size_t i = 0; i < buckets().size(); ++i) {
+    for (const size_t slot : buckets()[i].slots) {
+      bucket_of_slot[slot] = i;
+      bucket_of_tensor[tensors[slot].unsafeGetTensorImpl()] = i;
+    }
+  }
+  // A parameter with several names is in the model under each name.
+  for (const auto& entry : parts_.arenas.state()) {
+    const auto found = bucket_of_tensor.find(entry.tensor.unsafeGetTensorImpl());
+    const bool is_divided = divides_parameters_ && found != bucket_of_tensor.end();
+    pieces[is_divided ? found->second : buckets().size()].model.push_back(entry);
+  }
+  for (const Arena* arena : parts_.optimizer.state()) {
+    const auto& layout = arena->layout();
+    for (size_t slot = 0; slot < layout.slots().size(); ++slot) {
+      const Slot& place = layout.slots()[slot];
+      if (arena->holds(place.segment)) {
+        pieces[layout.buckets().empty() ? buckets().size() : bucket_of_slot[slot]]
+            .optimizer.push_back({arena->name() + "/" + place.name, arena->view(slot)});
       }
     }
   }
-  if (divides_parameters_) {
-    // A parameter with several names is in the model under each name.
-    piece.model = parts_.arenas.state();
-    const auto is_other = [&](const NamedTensor& entry) {
-      return parameters.count(entry.tensor.unsafeGetTensorImpl()) == 0;
-    };
-    piece.model.erase(
-        std::remove_if(piece.model.begin(), piece.model.end(), is_other),
-        piece.model.end());
-  }
-  return piece;
-}
-
-// Returns the state that every replica has.
-TrainingState UpdateRule::piece_outside_buckets() const {
-  auto piece = local_state(parts_.arenas, parts_.optimizer);
-  std::set<std::string> divided;
-  for (size_t i = 0; i < buckets().size(); ++i) {
-    const auto in_bucket = piece_of(i);
-    for (const auto* list : {&in_bucket.model, &in_bucket.optimizer}) {
-      const auto names = tensor_names(*list);
-      divided.insert(names.begin(), names.end());
-    }
-  }
-  for (auto* list : {&piece.model, &piece.optimizer}) {
-    const auto is_divided = [&](const NamedTensor& entry) {
-      return divided.count(entry.name) > 0;
-    };
-    list->erase(std::remove_if(list->begin(), list->end(), is_divided), list->end());
-  }
-  return piece;
+  return pieces;
 }
 
 void UpdateRule::visit_state(const StateVisitor& visit, bool may_visit) {
   const auto arenas = divided_arenas();
-  const auto visitors = visitors_of_buckets(may_visit);
+  const auto pieces = this->pieces();
+  const auto visitors = visitors_of_buckets(pieces.back(), may_visit);
   const int rank = replicas_.rank();
   for (size_t i = 0; !arenas.empty() && i < visitors.size(); ++i) {
     const Bucket& bucket = buckets()[i];
@@ -213,14 +199,14 @@ void UpdateRule::visit_state(const StateVisitor& visit, bool may_visit) {
       replicas_.gather(whole, arena->slice(mine), visitors[i], arena->name())->wait();
     }
     if (visits) {
-      visit(piece_of(i));
+      visit(pieces[i]);
     }
     for (Arena* arena : visits ? arenas : std::vector<Arena*>()) {
       arena->release_except(bucket.range, mine);
     }
   }
   if (rank == 0) {
-    visit(piece_outside_buckets());
+    visit(pieces.back());
   }
 }
 

@@ -60,10 +60,10 @@ class UpdateRule {
   TrainingState state_to_load();
 
  private:
-  std::vector<int> visitors_of_buckets(bool may_visit) const;
+  std::vector<int> visitors_of_buckets(
+      const TrainingState& outside, bool may_visit) const;
   std::vector<Arena*> divided_arenas() const;
-  TrainingState piece_of(size_t bucket) const;
-  TrainingState piece_outside_buckets() const;
+  std::vector<TrainingState> pieces() const;
   const std::vector<Bucket>& buckets() const {
     return parts_.arenas.parameters().layout().buckets();
   }
