@@ -1,7 +1,13 @@
 #include "tandem/core/trace.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <utility>
+
+#include "tandem/base/descriptor.h"
 
 namespace tandem {
 
@@ -39,6 +45,17 @@ std::shared_ptr<Trace::Operation> Trace::start_operation(
   return operation;
 }
 
+void Trace::note_memory() {
+  const Descriptor file(open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  char text[128] = {};
+  long resident = 0;
+  long shared = 0;
+  if (file && read(file.fd(), text, sizeof(text) - 1) > 0 &&
+      std::sscanf(text, "%*d %ld %ld", &resident, &shared) == 2) {
+    memory_.push_back({now_ns(), (resident - shared) * sysconf(_SC_PAGESIZE)});
+  }
+}
+
 std::vector<Trace::Span> Trace::compute_spans() const {
   auto spans = spans_;
   // An inner span is added before the span that contains it.
@@ -71,6 +88,7 @@ void TraceSpan::open(
 void TraceSpan::close() {
   span_.duration_ns = trace_->now_ns() - span_.start_ns;
   trace_->add(std::move(span_));
+  trace_->note_memory();
 }
 
 TraceLaps::TraceLaps(Trace* trace, const char* category)

@@ -32,6 +32,13 @@ class Trace {
     int64_t bytes = 0;
   };
 
+  /// Private memory of the process, in bytes, at a time in nanoseconds since the trace
+  /// was constructed: resident memory without files and shared memory.
+  struct Memory {
+    int64_t at_ns = 0;
+    int64_t bytes = 0;
+  };
+
   /// A communication operation in flight. It may outlive the Trace.
   class Operation {
    public:
@@ -59,6 +66,14 @@ class Trace {
   std::shared_ptr<Operation> start_operation(
       std::string category, std::string name, int64_t bytes);
 
+  /// Adds the memory at this moment. The scopes of TraceSpan call it at their end.
+  void note_memory();
+
+  /// Returns the memory in the order of time.
+  const std::vector<Memory>& memory() const {
+    return memory_;
+  }
+
   /// Returns whether a TraceSection of this trace exists.
   bool in_section() const {
     return num_sections_ > 0;
@@ -77,6 +92,7 @@ class Trace {
   const std::chrono::steady_clock::time_point origin_ =
       std::chrono::steady_clock::now();
   std::vector<Span> spans_;
+  std::vector<Memory> memory_;
   std::vector<std::shared_ptr<Operation>> operations_;
   int num_sections_ = 0;
 };

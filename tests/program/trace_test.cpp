@@ -48,12 +48,21 @@ std::vector<Span> read_trace(const std::string& run, int rank, int world_size) {
   EXPECT_EQ(trace["distributedInfo"]["world_size"], world_size);
   std::vector<Span> spans;
   std::set<int> named_rows;
+  int num_memory = 0;
   for (const auto& event : trace["traceEvents"]) {
     EXPECT_EQ(event.at("pid"), rank);
     if (event.at("ph") == "M") {
       if (event.at("name") == "thread_name") {
         named_rows.insert(event.at("tid").get<int>());
       }
+      continue;
+    }
+    if (event.at("ph") == "C") {
+      EXPECT_EQ(event.at("name"), "private memory");
+      // The worker's own libraries and tensors.
+      EXPECT_GT(event.at("args").at("MiB").get<double>(), 1);
+      EXPECT_LT(event.at("args").at("MiB").get<double>(), 4096);
+      ++num_memory;
       continue;
     }
     EXPECT_EQ(event.at("ph"), "X");
@@ -66,6 +75,7 @@ std::vector<Span> read_trace(const std::string& run, int rank, int world_size) {
         {event.at("name"), event.at("cat"), event.at("tid"), start, start + duration});
     EXPECT_THAT(named_rows, Contains(spans.back().row));
   }
+  EXPECT_GT(num_memory, 20);
   return spans;
 }
 

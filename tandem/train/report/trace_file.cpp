@@ -78,6 +78,15 @@ ordered_json event_json(const Event& event, const TraceOwner& owner) {
   return json;
 }
 
+ordered_json memory_json(const Trace::Memory& memory, const TraceOwner& owner) {
+  return {
+      {"ph", "C"},
+      {"name", "private memory"},
+      {"pid", owner.rank},
+      {"ts", us_of(memory.at_ns + owner.offset_ns)},
+      {"args", {{"MiB", static_cast<double>(memory.bytes) / (1 << 20)}}}};
+}
+
 // Returns an event that sets a property of the rank (row 0) or of a row in the viewer.
 template <typename Value>
 ordered_json metadata(
@@ -142,6 +151,9 @@ std::string trace_text(const Trace& trace, const TraceOwner& owner) {
   }
   for (const auto& event : events) {
     lines.push_back(event_json(event, owner));
+  }
+  for (const auto& memory : trace.memory()) {
+    lines.push_back(memory_json(memory, owner));
   }
   // HTA finds the rank only if a space follows the colon.
   std::string text = fmt::format(
