@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/core/arena.h"
 #include "tandem/formats/safetensors.h"
+#include "tandem/optim/lr_schedule.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
@@ -61,6 +62,14 @@ struct Machine {
   std::string instruction_sets;
 };
 
+/// Progress of a run, from which it resumes.
+struct RunProgress {
+  Position position;
+  BestTest best;
+  PlateauState plateau;
+  RunTime time;
+};
+
 /// Content of a checkpoint, in memory. On disk, a checkpoint is a directory:
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
@@ -81,7 +90,7 @@ struct Machine {
 /// either complete or absent. Except for the number of shards, the files do not depend
 /// on the strategy or the world size. checkpoint_files.h describes how damaged files
 /// and files of other checkpoints are detected.
-struct CheckpointContent {
+struct CheckpointContent : RunProgress {
   TrainingState state;
   Position position;
   BestTest best;

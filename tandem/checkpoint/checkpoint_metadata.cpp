@@ -37,6 +37,20 @@ BestTest best_in(const FileMetadata& metadata, const std::string& path) {
       number(metadata, "evaluations_since_best", path)};
 }
 
+PlateauState plateau_in(const FileMetadata& metadata, const std::string& path) {
+  if (text(metadata, "plateau_best").empty()) {
+    return {};
+  }
+  const auto best = parse_number<double>(text(metadata, "plateau_best"));
+  if (!best) {
+    fail_checkpoint(path, "has no plateau_best");
+  }
+  return {
+      *best, number(metadata, "plateau_bad_evaluations", path),
+      number(metadata, "plateau_cooldown", path),
+      number(metadata, "plateau_reductions", path)};
+}
+
 RunTime time_in(const FileMetadata& metadata) {
   const auto value = [&](const char* key) {
     const double found = parse_number<double>(text(metadata, key)).value_or(0);
@@ -69,6 +83,13 @@ FileMetadata metadata_of(const CheckpointContent& content) {
     metadata["best_step"] = std::to_string(content.best.step);
     metadata["evaluations_since_best"] = std::to_string(content.best.evaluations_since);
   }
+  if (std::isfinite(content.plateau.best)) {
+    metadata["plateau_best"] = float_text(content.plateau.best);
+    metadata["plateau_bad_evaluations"] =
+        std::to_string(content.plateau.bad_evaluations);
+    metadata["plateau_cooldown"] = std::to_string(content.plateau.cooldown);
+    metadata["plateau_reductions"] = std::to_string(content.plateau.reductions);
+  }
   return metadata;
 }
 
@@ -79,6 +100,7 @@ CheckpointContent content_of(
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
   content.best = best_in(training, path);
+  content.plateau = plateau_in(training, path);
   content.time = time_in(training);
   content.config = text(training, "config");
   content.data = text(training, "data");

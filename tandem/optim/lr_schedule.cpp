@@ -153,8 +153,46 @@ double LrSchedule::without_warmup(int64_t epoch, int64_t step) const {
       return stable_decay(options_, base_lr_, step, num_steps_);
     case ScheduleKind::one_cycle:
       return one_cycle(options_, base_lr_, step, num_steps_);
+    case ScheduleKind::plateau:
+      return reduced_lr();
     default:
       return base_lr_;
+  }
+}
+
+// Multiplies as often as ReduceLROnPlateau does, and like it leaves out changes that
+// are at most 1e-8.
+double LrSchedule::reduced_lr() const {
+  double lr = base_lr_;
+  for (int64_t i = 0; i < plateau_.reductions; ++i) {
+    const double reduced = std::max(lr * options_.gamma, options_.min_lr);
+    if (lr - reduced <= 1e-8) {
+      break;
+    }
+    lr = reduced;
+  }
+  return lr;
+}
+
+void LrSchedule::note_evaluation(double loss) {
+  if (options_.kind != ScheduleKind::plateau) {
+    return;
+  }
+  auto& state = plateau_;
+  if (loss < state.best * (1 - options_.plateau_threshold)) {
+    state.best = loss;
+    state.bad_evaluations = 0;
+  } else {
+    ++state.bad_evaluations;
+  }
+  if (state.cooldown > 0) {
+    --state.cooldown;
+    state.bad_evaluations = 0;
+  }
+  if (state.bad_evaluations > options_.plateau_patience) {
+    ++state.reductions;
+    state.cooldown = options_.plateau_cooldown;
+    state.bad_evaluations = 0;
   }
 }
 

@@ -141,7 +141,7 @@ std::string RunCheckpoints::newest_before(int64_t step) {
 // Returns the content of a checkpoint. Its texts are computed only once, because they
 // are equal in all checkpoints and can take longer than copying a small state.
 CheckpointContent RunCheckpoints::content(
-    TrainingState state, const Position& position) {
+    TrainingState state, const RunProgress& progress) {
   if (texts_.config.empty()) {
     texts_.description = facts_of(config_, train_);
     texts_.description["num_classes"] = std::to_string(parts_.num_classes);
@@ -149,6 +149,7 @@ CheckpointContent RunCheckpoints::content(
     texts_.data = to_text(data_);
     texts_.description[kDataParts] = texts_.data;
   }
+  static_cast<RunProgress&>(content) = progress;
   CheckpointContent content = texts_;
   content.state = std::move(state);
   content.position = position;
@@ -228,7 +229,7 @@ void RunCheckpoints::log_machine(const Machine& earlier) const {
   }
 }
 
-bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
+bool RunCheckpoints::resume(RunProgress& progress) {
   if (config_.output.resume.empty()) {
     return false;
   }
@@ -238,13 +239,12 @@ bool RunCheckpoints::resume(Position& position, BestTest& best, RunTime& time) {
     return false;
   }
   note_machine();
-  auto loaded = content(parts_.strategy->state_to_load(), position);
+  auto loaded = content(parts_.strategy->state_to_load(), progress);
   load_checkpoint(path, loaded, comm_, [&](const CheckpointContent& earlier) {
     check_continues(path, earlier);
   });
-  position = loaded.position;
-  best = loaded.best;
-  time = loaded.time;
+  progress = loaded;
+  auto& position = progress.position;
   // Ranks read one sample of each share in turn, so the position is a multiple of the
   // number of shares. If the number of ranks has changed, the next smaller multiple is
   // used.
@@ -342,21 +342,18 @@ void RunCheckpoints::copy_state() {
 }
 
 void RunCheckpoints::save(
-    const Position& position, const BestTest& best, const RunTime& time,
-    const std::vector<NamedTensor>& own, bool told) {
+    const RunProgress& progress, const std::vector<NamedTensor>& own, bool told) {
   auto rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
   if (comm_.rank() != 0) {
     if (divides_state()) {
       CheckpointContent share;
-      share.position = position;
+      share.position = progress.position;
       share.infinite_buffers = texts_.infinite_buffers;
       start_share(share);
     }
     return;
   }
-  auto whole = content({}, position);
-  whole.best = best;
-  whole.time = time;
+  auto whole = content({}, progress);
   whole.rank_files = std::move(rank_files);
   told_ = told;
   if (divides_state()) {

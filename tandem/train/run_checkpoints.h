@@ -71,11 +71,11 @@ class RunCheckpoints {
 
   /// Loads the checkpoint that config.output.resume names ("auto" is the newest
   /// complete checkpoint). After a restart, loads the newest complete checkpoint of the
-  /// run, if there is one. Sets `position`, `best` and `time`. Returns false if the run
-  /// does not resume. Throws the errors of load_checkpoint(). Throws ConfigError if the
-  /// checkpoint was trained on other data, or with other values of settings that a run
-  /// keeps (check_kept_settings()).
-  bool resume(Position& position, BestTest& best, RunTime& time);
+  /// run, if there is one. Sets `progress`. Returns false if the run does not resume.
+  /// Throws the errors of load_checkpoint(). Throws ConfigError if the checkpoint was
+  /// trained on other data, or with other values of settings that a run keeps
+  /// (check_kept_settings()).
+  bool resume(RunProgress& progress);
 
   /// Loads the state that only this rank has (Strategy::rank_state()) into the tensors
   /// of `own`. Call this function after resume() and Strategy::start(). Warns if the
@@ -96,8 +96,7 @@ class RunCheckpoints {
   /// state that only this rank has. If `told` is true, poll() or finish() calls
   /// Observer::on_checkpoint() when this checkpoint is complete.
   void save(
-      const Position& position, const BestTest& best, const RunTime& time,
-      const std::vector<NamedTensor>& own, bool told);
+      const RunProgress& progress, const std::vector<NamedTensor>& own, bool told);
 
   /// Returns whether this rank has written its share of a checkpoint that is not yet
   /// complete. Not collective.
@@ -118,7 +117,7 @@ class RunCheckpoints {
   void finish();
 
  private:
-  CheckpointContent content(TrainingState state, const Position& position);
+  CheckpointContent content(TrainingState state, const RunProgress& progress);
   bool divides_state() const {
     return parts_.strategy->divides_state();
   }

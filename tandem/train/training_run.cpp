@@ -139,10 +139,11 @@ class TrainingRun {
     check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
     batches_.check(position_);
     const std::string out = checkpoints_.directory();
-    BestTest best;
-    RunTime earlier;
-    const bool resumed = checkpoints_.resume(position_, best, earlier);
-    end_.patience().continue_from(best);
+    RunProgress progress;
+    const bool resumed = checkpoints_.resume(progress);
+    position_ = progress.position;
+    end_.patience().continue_from(progress.best);
+    schedule_->continue_from(progress.plateau);
     if (resumed) {
       batches_.check(position_);
     }
@@ -156,7 +157,7 @@ class TrainingRun {
     check_replicas();
     open_directory(out, resumed);
     if (resumed) {
-      reporter_.resumed(position_, earlier, !own.empty());
+      reporter_.resumed(position_, progress.time, !own.empty());
     }
     if (parts_.strategy->steps_alone()) {
       stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
@@ -423,6 +424,7 @@ class TrainingRun {
     const bool was_last = is_last_epoch();
     const auto report = evaluate_now(evaluation_.watched());
     end_.patience().note(report);
+    schedule_->note_evaluation(report.loss);
     end_.on_evaluation(report);
     if (is_last_epoch() && !was_last) {
       parts_.strategy->end_epoch(true);
@@ -485,8 +487,9 @@ class TrainingRun {
     // values in the state that own_state() returns.
     checkpoints_.copy_state();
     checkpoints_.save(
-        position_, end_.patience().best(), reporter_.time(position_), own_state(),
-        told);
+        {position_, end_.patience().best(), schedule_->plateau(),
+         reporter_.time(position_)},
+        own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
     pauses_.add(start);

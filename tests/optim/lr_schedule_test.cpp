@@ -133,6 +133,52 @@ TEST(LrSchedule, OfARunWithoutStepsIsANumber) {
   }
 }
 
+std::vector<double> lrs_after(LrSchedule& schedule, const std::vector<double>& losses) {
+  std::vector<double> lrs;
+  for (const double loss : losses) {
+    schedule.note_evaluation(loss);
+    lrs.push_back(schedule.lr(0, 0));
+  }
+  return lrs;
+}
+
+TEST(PlateauSchedule, AgreesWithPyTorchByEvaluation) {
+  const std::vector<double> losses = {1.0, 0.995, 0.991, 0.9, 0.9, 0.9, 0.9, 0.9,
+                                      0.9, 0.9,   0.5,   0.6, 0.6, 0.6, 0.6, 0.6};
+  auto options = named("plateau");
+  options.gamma = 0.5;
+  options.plateau_patience = 1;
+  options.plateau_threshold = 0.01;
+  options.plateau_cooldown = 1;
+  options.min_lr = 0.02;
+  // ReduceLROnPlateau(optimizer, factor=0.5, patience=1, threshold=0.01, cooldown=1,
+  //                   min_lr=0.02)
+  EXPECT_EQ(
+      lrs_after(*make_lr_schedule(options, 0.5, 9, 5), losses),
+      (std::vector<double>{
+          0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125, 0.125, 0.0625, 0.0625, 0.0625,
+          0.0625, 0.03125, 0.03125, 0.03125, 0.02}));
+  options = named("plateau");
+  options.gamma = 0.1;
+  options.plateau_patience = 0;
+  // ReduceLROnPlateau(optimizer, factor=0.1, patience=0), which ignores changes of the
+  // learning rate below 1e-8.
+  const auto lrs = lrs_after(*make_lr_schedule(options, 0.5, 9, 5), losses);
+  EXPECT_DOUBLE_EQ(lrs[11], 5.0000000000000024e-08);
+  EXPECT_DOUBLE_EQ(lrs[12], 5.0000000000000026e-09);
+  EXPECT_EQ(lrs[15], lrs[12]);
+}
+
+TEST(PlateauSchedule, ContinuesFromItsState) {
+  auto options = named("plateau");
+  options.plateau_patience = 1;
+  const auto whole = make_lr_schedule(options, 0.5, 9, 5);
+  lrs_after(*whole, {1, 1});
+  const auto resumed = make_lr_schedule(options, 0.5, 9, 5);
+  resumed->continue_from(whole->plateau());
+  EXPECT_EQ(lrs_after(*resumed, {1, 1, 1}), lrs_after(*whole, {1, 1, 1}));
+}
+
 TEST(WarmupCosineSchedule, AgreesWithPyTorchByStep) {
   auto options = named("warmup_cosine");
   options.warmup_steps = 4;

@@ -19,7 +19,8 @@ enum class ScheduleKind {
   cosine_restarts,
   warmup_cosine,
   warmup_stable_decay,
-  one_cycle
+  one_cycle,
+  plateau
 };
 template <>
 struct Choices<ScheduleKind> {
@@ -46,7 +47,10 @@ struct Choices<ScheduleKind> {
        "up to lr in warmup_steps, constant, then down to min_lr in the last share "
        "decay_share of the steps"},
       {ScheduleKind::one_cycle, "one_cycle",
-       "up from lr / div_factor to lr, then down to almost 0"}};
+       "up from lr / div_factor to lr, then down to almost 0"},
+      {ScheduleKind::plateau, "plateau",
+       "lr times gamma, at least min_lr, if plateau_patience evaluations have not "
+       "improved the loss"}};
 };
 
 /// Shape of the decay of ScheduleKind::warmup_stable_decay.
@@ -63,12 +67,13 @@ struct Choices<DecayShape> {
 struct LrScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   // step, multistep and exponential: the learning rate is multiplied by gamma every
-  // step_size epochs, at each of the milestones, or every epoch.
+  // step_size epochs, at each of the milestones, or every epoch. plateau: by gamma when
+  // the loss does not improve.
   double gamma = 0.7;
   int64_t step_size = 1;
   // multistep: numbers of epochs in ascending order, such as "30,60,80".
   std::string milestones = {};
-  // Learning rate at the end of the run, or of each cosine.
+  // Learning rate at the end of the run, or of each cosine. plateau: the lowest.
   double min_lr = 0;
   // warmup_cosine: SequentialLR of LinearLR(start_factor, total_iters=warmup_steps) and
   // CosineAnnealingLR over the remaining steps. linear: LinearLR(start_factor,
@@ -89,6 +94,11 @@ struct LrScheduleOptions {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
+  // plateau: patience, threshold (relative) and cooldown of ReduceLROnPlateau, counted
+  // in evaluations.
+  int64_t plateau_patience = 10;
+  double plateau_threshold = 1e-4;
+  int64_t plateau_cooldown = 0;
   // All schedules: number of warmup steps at the start of the run. In these steps, all
   // schedules except linear and warmup_cosine multiply the learning rate by a factor
   // that rises linearly from 1 / warmup_steps to 1. With `cosine`, the cosine thus
@@ -104,10 +114,11 @@ struct LrScheduleOptions {
     table
         .add(
             "gamma", &O::gamma,
-            "factor on the learning rate every step_size epochs, at each milestone, or "
-            "every epoch")
+            "factor on the learning rate every step_size epochs, at each milestone, "
+            "every epoch, or on a plateau of the loss")
         .between(0, kLarge)
-        .needs("schedule", &O::kind, {K::step, K::multistep, K::exponential});
+        .needs(
+            "schedule", &O::kind, {K::step, K::multistep, K::exponential, K::plateau});
     table
         .add(
             "step_size", &O::step_size,
@@ -122,11 +133,13 @@ struct LrScheduleOptions {
     table
         .add(
             "min_lr", &O::min_lr,
-            "learning rate at the end of the run, or of each cosine")
+            "learning rate at the end of the run, or of each cosine; for plateau, the "
+            "lowest")
         .between(0, kLarge)
         .needs(
             "schedule", &O::kind,
-            {K::cosine, K::cosine_restarts, K::warmup_cosine, K::warmup_stable_decay});
+            {K::cosine, K::cosine_restarts, K::warmup_cosine, K::warmup_stable_decay,
+             K::plateau});
     table
         .add(
             "start_factor", &O::start_factor,
@@ -171,6 +184,24 @@ struct LrScheduleOptions {
             "first learning rate divided by the last")
         .between(kTiny, kLarge)
         .needs("schedule", &O::kind, {K::one_cycle});
+    table
+        .add(
+            "plateau_patience", &O::plateau_patience,
+            "evaluations without a better loss before the learning rate falls")
+        .between(0, 1e9)
+        .needs("schedule", &O::kind, {K::plateau});
+    table
+        .add(
+            "plateau_threshold", &O::plateau_threshold,
+            "smallest relative decrease of the loss that counts, 0 to 1")
+        .between(0, 1)
+        .needs("schedule", &O::kind, {K::plateau});
+    table
+        .add(
+            "plateau_cooldown", &O::plateau_cooldown,
+            "evaluations after a fall that do not count")
+        .between(0, 1e9)
+        .needs("schedule", &O::kind, {K::plateau});
     table
         .add(
             "warmup_steps", &O::warmup_steps,
