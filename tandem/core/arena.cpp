@@ -359,6 +359,17 @@ at::Tensor Arena::view(size_t index) const {
   return untracked_view(segment(slot.segment), slot.dims, slot.strides, slot.offset);
 }
 
+std::vector<NamedTensor> Arena::named_views() const {
+  std::vector<NamedTensor> views;
+  const auto& slots = layout_->slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (holds(slots[i].segment)) {
+      views.push_back({name_ + "/" + slots[i].name, view(i)});
+    }
+  }
+  return views;
+}
+
 void Arena::zero() {
   if (!releases_) {
     for (auto& segment : segments_) {

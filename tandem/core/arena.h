@@ -203,6 +203,10 @@ class Arena {
   /// the memory. `kept` is a part of `range`.
   void release_except(const ArenaRange& range, const ArenaRange& kept);
 
+  /// Returns the views of all slots that have memory, with names such as
+  /// "gradients/fc1.weight".
+  [[nodiscard]] std::vector<NamedTensor> named_views() const;
+
   /// Makes zero() return the memory to the system, so that memory is used only for
   /// elements that are written afterwards.
   void release_on_zero() {

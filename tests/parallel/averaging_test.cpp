@@ -3,6 +3,7 @@
 #include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
 
 #include <string>
 #include <vector>
@@ -29,9 +30,10 @@ OptimizerOptions sgd() {
 
 // A rank that trains on different images than other ranks.
 struct Rank {
-  explicit Rank(Communicator& from, int64_t steps)
+  Rank(Communicator& from, int64_t steps) : Rank(from, averaging(steps)) {}
+  Rank(Communicator& from, const StrategyOptions& strategy)
       : comm(from),
-        replica(make_small_model(batch_norm_layers()), from, averaging(steps), sgd()) {
+        replica(make_small_model(batch_norm_layers()), from, strategy, sgd()) {
     replica.strategy->start();
     SamplerOptions sampler;
     sampler.num_shards = comm.size();
@@ -97,6 +99,48 @@ TEST(Averaging, AveragesEveryFewStepsEvenIfARankHasNoSamples) {
     TANDEM_CHECK(rank.equal_on_all_ranks(), "not equal after two");
     TANDEM_CHECK(!rank.values().equal(before), "rank without samples kept its own");
   });
+}
+
+StrategyOptions diloco(int64_t steps) {
+  auto options = averaging(steps);
+  options.outer_optimizer = OuterOptimizer::nesterov;
+  options.outer_lr = 0.6;
+  options.outer_momentum = 0.8;
+  return options;
+}
+
+// Steps of torch::optim::SGD on the difference between the last result and each
+// average.
+TEST(Averaging, AnOuterOptimizerIsNesterovSgdOnTheAverages) {
+  for (const char* backend : {"thread", "shm", "gloo"}) {
+    for (const int size : {1, 2, 3}) {
+      run_backend(backend, size, [](Communicator& comm) {
+        Rank expected(comm, 2);
+        Rank rank(comm, diloco(2));
+        const auto range =
+            rank.replica.arenas.parameters().layout().trainable_ranges()[0];
+        const auto average = expected.replica.arenas.parameters().slice(range);
+        const auto base = average.clone().requires_grad_();
+        torch::optim::SGD outer(
+            {base}, torch::optim::SGDOptions(0.6).momentum(0.8).nesterov(true));
+        for (int round = 0; round < 3; ++round) {
+          for (int step = 0; step < 2; ++step) {
+            expected.step();
+            rank.step();
+          }
+          base.mutable_grad() = base.detach() - average;
+          outer.step();
+          average.copy_(base.detach());
+          TANDEM_CHECK(rank.equal_on_all_ranks(), "ranks differ");
+          TANDEM_CHECK(near(rank.values(), expected.values()), "not Nesterov SGD");
+        }
+        // The epoch ends right after an average.
+        const auto before = rank.values();
+        rank.replica.strategy->end_epoch(true);
+        TANDEM_CHECK(rank.values().equal(before), "a step without training");
+      });
+    }
+  }
 }
 
 TEST(Averaging, RankWithoutSamplesKeepsItsValuesBetweenAverages) {

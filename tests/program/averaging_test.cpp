@@ -63,6 +63,23 @@ TEST(Averaging, ResumingBetweenAveragesChangesNoBit) {
   EXPECT_EQ(hash_of(parts), hash_of(whole));
 }
 
+TEST(Averaging, ResumingAnOuterOptimizerChangesNoBit) {
+  const Scratch scratch;
+  const auto whole = scratch / "whole";
+  const Arguments more = {"--rank-type",       "thread",   "--average-every", "4",
+                          "--outer-optimizer", "nesterov", "--outer-lr",      "0.5"};
+  run_ok(with(
+      averaging(whole), more, {"--checkpoint-every", "9", "--keep-checkpoints", "0"}));
+  const auto checkpoint = whole + "/checkpoints/step-00000009";
+  const auto parts = scratch / "parts";
+  run_ok(with(averaging(parts), more, {"--resume", checkpoint}));
+  EXPECT_EQ(hash_of(parts), hash_of(whole));
+  const auto refused = tandem_run(with(
+      averaging(scratch / "other"),
+      {"--rank-type", "thread", "--outer-optimizer", "none", "--resume", checkpoint}));
+  EXPECT_THAT(refused.errors, HasSubstr("outer_optimizer"));
+}
+
 TEST(Averaging, AnotherNumberOfRanksResumesFromTheAverageWithAWarning) {
   const Scratch scratch;
   const auto first = scratch / "first";

@@ -190,6 +190,17 @@ struct Choices<ServerUpdates> {
       {ServerUpdates::asynchronous, "asynchronous"}};
 };
 
+/// Update of the parameters after each average of all ranks.
+enum class OuterOptimizer { none, nesterov };
+template <>
+struct Choices<OuterOptimizer> {
+  static constexpr Choice<OuterOptimizer> rows[] = {
+      {OuterOptimizer::none, "none", "the parameters are the average"},
+      {OuterOptimizer::nesterov, "nesterov",
+       "DiLoCo: SGD with Nesterov momentum; the gradient is the mean change since the "
+       "last average"}};
+};
+
 /// Reaction to replicas whose parameters differ.
 enum class DriftCheck { stop, resync, off };
 template <>
@@ -240,6 +251,12 @@ struct StrategyOptions {
   // kAtTheEnd. With kAtTheEnd, rank 0 averages the parameters of all ranks at the end
   // of the run.
   int64_t average_every = kEveryEpoch;
+  // averaging: an optimizer for each average, with its learning rate and momentum.
+  // Source: Douillard et al., "DiLoCo: Distributed Low-Communication Training of
+  // Language Models", 2023.
+  OuterOptimizer outer_optimizer = OuterOptimizer::none;
+  double outer_lr = 0.7;
+  double outer_momentum = 0.9;
   // pipeline: number of stages (0: ranks / replicas), and of replicas (0: ranks /
   // stages).
   int64_t stages = 0;
@@ -306,6 +323,18 @@ struct StrategyOptions {
         .or_word("epoch", kEveryEpoch, "average at the end of each epoch")
         .or_word("end", kAtTheEnd, "average at the end of the run, on rank 0")
         .of("averaging");
+    table
+        .add(
+            "outer_optimizer", &O::outer_optimizer,
+            "update of the parameters after each average")
+        .of("averaging")
+        .kept();
+    table.add("outer_lr", &O::outer_lr, "learning rate of the outer optimizer")
+        .between(0, kLarge)
+        .needs("outer_optimizer", &O::outer_optimizer, {OuterOptimizer::nesterov});
+    table.add("outer_momentum", &O::outer_momentum, "momentum of the outer optimizer")
+        .between(0, 1)
+        .needs("outer_optimizer", &O::outer_optimizer, {OuterOptimizer::nesterov});
     table.add("stages", &O::stages, "number of stages; 0: ranks / replicas")
         .between(0, 4096)
         .of("pipeline");

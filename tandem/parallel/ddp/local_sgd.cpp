@@ -3,7 +3,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/config/options/strategy_options.h"
+#include "tandem/config/fields.h"
 #include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
@@ -34,8 +34,18 @@ LocalSgd::LocalSgd(
   comm.check_equal(
       "LocalSgdOptions", "average_every " + std::to_string(options.average_every) +
                              ", average_buffers " +
-                             (options.average_buffers ? "true" : "false"));
+                             (options.average_buffers ? "true" : "false") +
+                             ", outer_optimizer " + name_of(options.outer_optimizer));
   start_alike(comm, arenas_);
+  if (options.outer_optimizer == OuterOptimizer::nesterov) {
+    StrategyOptions checked;
+    checked.outer_optimizer = options.outer_optimizer;
+    checked.outer_lr = options.outer_lr;
+    checked.outer_momentum = options.outer_momentum;
+    check_options(checked);
+    outer_.emplace(arenas_.parameters(), options.outer_lr, options.outer_momentum);
+    outer_->begin();
+  }
 }
 
 void LocalSgd::step() {
@@ -50,8 +60,15 @@ void LocalSgd::step() {
 void LocalSgd::average() {
   if (steps_since_average_ > 0) {
     average_state(comm_, arenas_, options_.average_buffers);
+    if (outer_) {
+      outer_->step();
+    }
     steps_since_average_ = 0;
   }
+}
+
+std::vector<NamedTensor> LocalSgd::state() const {
+  return outer_ ? outer_->state() : std::vector<NamedTensor>();
 }
 
 }  // namespace tandem

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/config/options/strategy_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/core/module_state.h"
+#include "tandem/parallel/update/outer_step.h"
 
 namespace tandem {
 
@@ -17,6 +19,11 @@ struct LocalSgdOptions {
   // True if averages include floating-point and integer buffers, such as batch norm's
   // running statistics. The means of integers are rounded towards zero.
   bool average_buffers = true;
+  // An optimizer for each average, with its learning rate and momentum (DiLoCo,
+  // parallel/update/outer_step.h).
+  OuterOptimizer outer_optimizer = OuterOptimizer::none;
+  double outer_lr = StrategyOptions().outer_lr;
+  double outer_momentum = StrategyOptions().outer_momentum;
 };
 
 /// Local SGD in a custom loop: each rank makes steps with its own gradients, and every
@@ -35,10 +42,11 @@ struct LocalSgdOptions {
 /// The constructor copies rank 0's parameters and buffers to all ranks and moves their
 /// memory into arenas, so make the LocalSgd before the optimizer. The module and the
 /// communicator must outlive it. Frozen parameters are not averaged. The averages have
-/// the bits of `tandem train --strategy averaging` with the same `--average-every`. Not
+/// the bits of `tandem train --strategy averaging` with the same settings. Not
 /// thread-safe.
 ///
-/// Source: Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019.
+/// Sources: Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019; for
+/// the outer optimizer, Douillard et al., "DiLoCo", 2023.
 class LocalSgd {
  public:
   /// Collective. Throws ConfigError if the ranks' models or options differ, or if
@@ -58,8 +66,13 @@ class LocalSgd {
   void step();
 
   /// Averages parameters and buffers now, unless they have been averaged since the last
-  /// step. Collective.
+  /// step. An outer optimizer then makes its step. Collective.
   void average();
+
+  /// Returns the state of the outer optimizer, for Checkpoint::add_state(); empty
+  /// without an outer optimizer. Save at an average, because until then the parameters
+  /// of ranks differ.
+  std::vector<NamedTensor> state() const;
 
   /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas() {
@@ -70,6 +83,7 @@ class LocalSgd {
   Communicator& comm_;
   const LocalSgdOptions options_;
   ModelArenas arenas_;
+  std::optional<OuterStep> outer_;
   int64_t steps_since_average_ = 0;
 };
 

@@ -1,10 +1,12 @@
 #include <ATen/ops/full.h>
 
+#include <optional>
 #include <utility>
 
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/outer_step.h"
 
 namespace tandem {
 
@@ -13,14 +15,19 @@ namespace {
 // Parameter averaging (Zinkevich et al., "Parallelized stochastic gradient descent",
 // NIPS 2010). If ranks average every few steps, this is local SGD (Stich, ICLR 2019).
 // Each rank makes steps on the mean loss over its own samples, with its own optimizer
-// state.
+// state. With an outer optimizer, this is DiLoCo (OuterStep).
 //
 // An evaluation or a checkpoint between two averages uses the average of all ranks. The
 // next step restores this rank's local values.
 class Averaging : public Strategy {
  public:
   Averaging(const StrategyOptions& options, const StrategyParts& parts)
-      : Strategy(options, parts), equal_(at::full({1}, 1, at::kLong)) {}
+      : Strategy(options, parts), equal_(at::full({1}, 1, at::kLong)) {
+    if (options.outer_optimizer == OuterOptimizer::nesterov) {
+      outer_.emplace(
+          parts.arenas.parameters(), options.outer_lr, options.outer_momentum);
+    }
+  }
 
   void start() override {
     own_.clear();
@@ -33,6 +40,9 @@ class Averaging : public Strategy {
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     restore_own_state();
+    if (outer_) {
+      outer_->begin();
+    }
     epoch_ended_ = false;
     // Set even if this rank has no samples, because other ranks' parameters change.
     equal_.fill_(0);
@@ -50,8 +60,9 @@ class Averaging : public Strategy {
 
   void end_epoch(bool last) override {
     // Averages at most once, because the rounded mean of equal numbers may differ from
-    // these numbers.
-    const bool done = std::exchange(epoch_ended_, true) && are_equal();
+    // these numbers, and since an outer step would use its momentum again.
+    const bool again = std::exchange(epoch_ended_, true) || outer_;
+    const bool done = again && are_equal();
     if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
       restore_own_state();
       average();
@@ -86,7 +97,16 @@ class Averaging : public Strategy {
   // The checkpoint gets the optimizer state of rank 0.
   TrainingState collect_state() override {
     before_evaluation();
-    return local_state(parts_.arenas, parts_.optimizer);
+    return state_to_load();
+  }
+
+  TrainingState state_to_load() override {
+    auto state = Strategy::state_to_load();
+    if (outer_) {
+      const auto outer = outer_->state();
+      state.optimizer.insert(state.optimizer.end(), outer.begin(), outer.end());
+    }
+    return state;
   }
 
   std::vector<NamedTensor> rank_state() override {
@@ -108,6 +128,10 @@ class Averaging : public Strategy {
 
   void average() {
     take_mean();
+    if (outer_) {
+      outer_->step();
+      tell();
+    }
     equal_.fill_(1);
   }
 
@@ -143,6 +167,7 @@ class Averaging : public Strategy {
   at::Tensor equal_;
   // This rank's local parameters and buffers while the arenas contain the average.
   std::vector<NamedTensor> own_;
+  std::optional<OuterStep> outer_;
   bool changed_outside_ = false;
   bool epoch_ended_ = false;
 };

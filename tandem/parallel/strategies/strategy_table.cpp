@@ -8,13 +8,8 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
   TrainingState state;
   state.model = arenas.state();
   for (const Arena* arena : optimizer.state()) {
-    const auto& slots = arena->layout().slots();
-    for (size_t i = 0; i < slots.size(); ++i) {
-      if (arena->holds(slots[i].segment)) {
-        state.optimizer.push_back(
-            {arena->name() + "/" + slots[i].name, arena->view(i)});
-      }
-    }
+    const auto views = arena->named_views();
+    state.optimizer.insert(state.optimizer.end(), views.begin(), views.end());
   }
   return state;
 }

@@ -34,10 +34,13 @@ OptimizerOptions momentum() {
 
 // Returns the hash of the parameters and buffers after steps of the strategy
 // `averaging`.
-std::string trained_by_strategy(Communicator& comm, int64_t average_every) {
+std::string trained_by_strategy(
+    Communicator& comm, int64_t average_every,
+    OuterOptimizer outer = OuterOptimizer::none) {
   StrategyOptions options;
   options.kind = StrategyKind::averaging;
   options.average_every = average_every;
+  options.outer_optimizer = outer;
   Replica replica(make_small_model(batch_norm_layers()), comm, options, momentum());
   replica.strategy->start();
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -47,10 +50,15 @@ std::string trained_by_strategy(Communicator& comm, int64_t average_every) {
   return ModelArenas(replica.arenas.state(), {}).parameters_sha256();
 }
 
-std::string trained_by_loop(Communicator& comm, int64_t average_every) {
+std::string trained_by_loop(
+    Communicator& comm, int64_t average_every,
+    OuterOptimizer outer = OuterOptimizer::none) {
   // Models with different parameters: LocalSgd copies those of rank 0.
   const auto model = make_small_model(batch_norm_layers(), comm.rank() == 0 ? 1 : 9);
-  LocalSgd averaging(model->parameters(), model->buffers(), comm, {average_every});
+  LocalSgdOptions options;
+  options.average_every = average_every;
+  options.outer_optimizer = outer;
+  LocalSgd averaging(model->parameters(), model->buffers(), comm, options);
   ModelArenas& arenas = averaging.arenas();
   const auto optimizer =
       make_optimizer(momentum(), arenas.parameters(), arenas.gradients());
@@ -93,6 +101,18 @@ TEST(LocalSgd, HasTheBitsOfTheStrategyAveraging) {
       }
     }
   }
+}
+
+TEST(LocalSgd, HasTheBitsOfTheOuterOptimizer) {
+  const auto outer = OuterOptimizer::nesterov;
+  const auto expected = on_each_rank("shm", 3, [&](Communicator& comm) {
+    return trained_by_strategy(comm, 7, outer);
+  });
+  EXPECT_THAT(
+      on_each_rank(
+          "shm", 3,
+          [&](Communicator& comm) { return trained_by_loop(comm, 7, outer); }),
+      testing::Each(expected[0]));
 }
 
 TEST(LocalSgd, RejectsOptions) {
