@@ -346,11 +346,6 @@ std::string model_in(const std::string& directory) {
                                                                               : "";
 }
 
-// Returns the content of a file on the host of rank 0. Collective.
-std::string read_on_rank_0(const std::string& path, Communicator& comm) {
-  return comm.on_rank_0([&] { return read_file(path); }, "checkpoint");
-}
-
 }  // namespace
 
 std::set<std::string> infinite_buffers(const std::vector<NamedTensor>& state) {
@@ -412,16 +407,6 @@ std::string complete_checkpoint(
   return publish(directory, temporary, content, kept, check_run, [&] {
     write_shard_lists(temporary, content, share, names);
   });
-}
-
-CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
-  // Reads the model first, so that the error names the model if both files are missing.
-  const auto model_bytes = read_on_rank_0(file_in(path, kModelFile), comm);
-  const auto training_bytes = read_on_rank_0(file_in(path, kTrainingFile), comm);
-  auto [model, training] = parse_checkpoint_files(path, model_bytes, training_bytes);
-  auto content = content_of(std::move(model.metadata), training.metadata, path);
-  content.state = {std::move(model.tensors), std::move(training.tensors), {}};
-  return content;
 }
 
 std::string model_file(const std::string& path) {

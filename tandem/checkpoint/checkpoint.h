@@ -92,9 +92,6 @@ struct RunProgress {
 /// and files of other checkpoints are detected.
 struct CheckpointContent : RunProgress {
   TrainingState state;
-  Position position;
-  BestTest best;
-  RunTime time;
   // Settings that `tandem eval` needs: model, mean, std, classes, input shape and
   // others.
   std::map<std::string, std::string> description;
@@ -181,30 +178,37 @@ std::string unfinished_path(const std::string& directory, uint32_t number);
 /// files of a killed run.
 void prepare_checkpoints(const std::string& directory);
 
-/// Returns a checkpoint that one rank wrote, with all tensors of its two main files, in
-/// main memory. Rank 0 reads the files and sends them to the other ranks, whose hosts
-/// need not have them. Each rank checks the hashes of the files. Collective. Throws the
-/// DataErrors of load_checkpoint().
-[[nodiscard]] CheckpointContent read_checkpoint(
-    const std::string& path, Communicator& comm);
+/// Function for the content of a checkpoint whose tensors have names and shapes, but
+/// not their values. Throws to reject the checkpoint.
+using AcceptCheckpoint = std::function<void(const CheckpointContent& content)>;
 
-/// Loads a checkpoint into `content`. Copies the values into the tensors of
-/// `content.state`, in place; other tensors of the checkpoint are ignored, and of the
-/// optimizer's state, only state.optimizer_parts are written. Before any tensor is
-/// compared or copied, checks the hashes of all files, and then calls `accept` with the
-/// checkpoint's content without tensors. `accept` may throw to reject the checkpoint.
+/// Reads a checkpoint. Checks the hashes of all files, calls `accept`, and then passes
+/// each tensor to `use`: the model's tensors, then the training state, whose `of_model`
+/// is false. Returns the content without tensors.
 ///
 /// Collective. The ranks that find the files of rank 0 at `path` read them together and
 /// send the tensors to the others, one tensor at a time.
 ///
 /// `path` is a checkpoint's directory on the host of rank 0. Throws DataError if the
 /// checkpoint cannot be read, is damaged, has another format, or contains files of two
-/// checkpoints. If the checkpoint belongs to another model, throws ConfigError with the
-/// first tensor that is missing or has another shape.
+/// checkpoints.
+CheckpointContent visit_checkpoint(
+    const std::string& path, Communicator& comm, const AcceptCheckpoint& accept,
+    const std::function<void(bool of_model, const NamedTensor& tensor)>& use);
+
+/// Returns a checkpoint with all tensors, in main memory. Otherwise as
+/// visit_checkpoint().
+[[nodiscard]] CheckpointContent read_checkpoint(
+    const std::string& path, Communicator& comm);
+
+/// Loads a checkpoint into `content`. Copies the values into the tensors of
+/// `content.state`, in place; other tensors of the checkpoint are ignored, and of the
+/// optimizer's state, only state.optimizer_parts are written. If the checkpoint belongs
+/// to another model, throws ConfigError with the first tensor that is missing or has
+/// another shape. Otherwise as visit_checkpoint().
 void load_checkpoint(
     const std::string& path, CheckpointContent& content, Communicator& comm,
-    const std::function<void(const CheckpointContent&)>& accept =
-        [](const CheckpointContent&) {});
+    const AcceptCheckpoint& accept = [](const CheckpointContent&) {});
 
 /// Returns the path of the file that contains a model, or of its index
 /// (shard_index.h). If `path` is a checkpoint's directory or another directory with

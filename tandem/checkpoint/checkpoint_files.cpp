@@ -110,17 +110,6 @@ void write_checkpoint_files(
   write_safetensors(directory + "/" + kTrainingFile, files.training);
 }
 
-CheckpointFiles parse_checkpoint_files(
-    const std::string& directory, const std::string& model,
-    const std::string& training) {
-  const std::string model_path = directory + "/" + kModelFile;
-  const std::string training_path = directory + "/" + kTrainingFile;
-  CheckpointFiles files{
-      parse_own(model, model_path), parse_own(training, training_path)};
-  check_same_checkpoint(directory, files.model.metadata, files.training.metadata);
-  return files;
-}
-
 void check_format(const FileMetadata& metadata, const std::string& path) {
   const std::string& text = entry(metadata, kFormatKey, path);
   const int64_t format = parse_number<int64_t>(text).value_or(0);

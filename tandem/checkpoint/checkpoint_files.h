@@ -58,13 +58,6 @@ void write_rank_files(
     const std::string& directory, const std::vector<std::string>& rank_files,
     FileMetadata& listed);
 
-/// Parses `model` and `training`, the bytes of the two main files in `directory`.
-/// Throws DataError if a file is damaged or the files belong to two checkpoints,
-/// OtherFormat if they have another format.
-CheckpointFiles parse_checkpoint_files(
-    const std::string& directory, const std::string& model,
-    const std::string& training);
-
 /// Throws OtherFormat if a file of a checkpoint has another format. Call this function
 /// after the hash was compared, so that a flipped bit does not look like another
 /// format.

@@ -3,13 +3,16 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <map>
+#include <random>
 #include <utility>
 
 #include "tandem/base/files.h"
 #include "tandem/base/sha256.h"
 #include "tandem/checkpoint/checkpoint_metadata.h"
 #include "tandem/checkpoint/shard_index.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/formats/safetensors_reader.h"
 
 namespace tandem {
@@ -57,6 +60,32 @@ struct ModelPlaces {
 };
 
 }  // namespace
+
+SharedDirectory find_shared_directory(
+    const std::string& directory, Communicator& comm) {
+  SharedDirectory found;
+  const uint32_t mine = comm.rank() == 0 ? std::random_device()() / 2 : 0;
+  found.number =
+      static_cast<uint32_t>(reduce_count(mine, ReduceOp::max, "checkpoints", comm));
+  found.path = comm.on_rank_0(
+      [&] {
+        prepare_checkpoints(directory);
+        make_subdirectory(unfinished_path(directory, found.number));
+        return std::filesystem::absolute(directory).string();
+      },
+      "checkpoints");
+  const auto probe = unfinished_path(found.path, found.number);
+  const auto rows = exchange_numbers({file_exists(probe) ? 1 : 0}, "checkpoints", comm);
+  if (comm.rank() == 0) {
+    remove_all(probe);
+  }
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (rows[static_cast<size_t>(rank)][0] == 1) {
+      found.ranks.push_back(rank);
+    }
+  }
+  return found;
+}
 
 void write_shards(
     const std::string& directory, const CheckpointContent& content,

@@ -14,6 +14,7 @@
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_metadata.h"
 #include "tandem/checkpoint/open_checkpoint.h"
+#include "tandem/checkpoint/state_parts.h"
 #include "tandem/comm/exchange.h"
 #include "tandem/formats/tensor_list.h"
 
@@ -29,21 +30,6 @@ struct SharedFile {
   std::string path;
   SafetensorsHeader header;
 };
-
-// Throws DataError on all ranks if `action` throws it on some ranks. Collective.
-void on_all_ranks(Communicator& comm, const std::function<void()>& action) {
-  std::string message;
-  try {
-    action();
-  } catch (const DataError& error) {
-    message = first_line(error);
-  }
-  const auto first = static_cast<int>(reduce_count(
-      message.empty() ? comm.size() : comm.rank(), ReduceOp::min, kLoading, comm));
-  if (first < comm.size()) {
-    throw DataError(comm.broadcast_text(message, first, kLoading));
-  }
-}
 
 std::string path_in(const std::string& directory) {
   const std::string index = directory + "/" + kIndexFile;
@@ -79,7 +65,7 @@ class JointReader {
 
   // Checks the hashes of all files. Each rank reads its share of the files.
   void verify() {
-    on_all_ranks(comm_, [&] {
+    const auto check = [&] {
       for (size_t i = 0; i < files_.size(); ++i) {
         if (is_mine(i)) {
           stored_hash(reader(i).read_all(false).metadata, files_[i].path);
@@ -89,7 +75,8 @@ class JointReader {
       for (const auto& file : reads_rank_files ? opened_->rank_files() : kNoFiles) {
         file.read_all(false);
       }
-    });
+    };
+    on_all_ranks(check, kLoading, comm_);
   }
 
   // Passes each tensor to `use` on all ranks. Each rank has at most the tensor of
@@ -202,21 +189,12 @@ std::vector<NamedTensor> shapes_in(
   return shapes;
 }
 
-// Copies `part` of the elements of a tensor, in the order of the target's memory.
 void copy_part(const at::Tensor& value, const at::Tensor& target, StatePart part) {
   if (part.begin == 0 && part.end == target.numel()) {
     target.detach().copy_(value);
-    return;
+  } else {
+    part_of(target.detach(), part).copy_(part_of(laid_out_as(target, value), part));
   }
-  const auto flat = [&](const at::Tensor& tensor) {
-    return tensor.as_strided({tensor.numel()}, {1}).slice(0, part.begin, part.end);
-  };
-  auto laid_out = value;
-  if (!target.is_contiguous()) {
-    laid_out = at::empty_strided(target.sizes(), target.strides(), value.options());
-    laid_out.copy_(value);
-  }
-  flat(target.detach()).copy_(flat(laid_out));
 }
 
 struct Target {
@@ -237,28 +215,55 @@ Targets targets_of(
 
 }  // namespace
 
-void load_checkpoint(
-    const std::string& path, CheckpointContent& content, Communicator& comm,
-    const std::function<void(const CheckpointContent&)>& accept) {
+CheckpointContent visit_checkpoint(
+    const std::string& path, Communicator& comm, const AcceptCheckpoint& accept,
+    const std::function<void(bool of_model, const NamedTensor& tensor)>& use) {
   JointReader reader(path, comm.host_group());
   reader.verify();
   const auto& files = reader.files();
   const auto training = std::find_if(
       files.begin(), files.end(), [](const auto& f) { return !f.of_model; });
   auto read = content_of(files[0].header.metadata, training->header.metadata, path);
+  read.state = {shapes_in(files, true), shapes_in(files, false), {}};
   accept(read);
+  reader.read([&](const SharedFile& file, const NamedTensor& tensor) {
+    use(file.of_model, tensor);
+  });
+  read.state = {};
+  return read;
+}
+
+CheckpointContent read_checkpoint(const std::string& path, Communicator& comm) {
+  TrainingState state;
+  auto content = visit_checkpoint(
+      path, comm, [](const CheckpointContent&) {},
+      [&](bool of_model, const NamedTensor& tensor) {
+        (of_model ? state.model : state.optimizer).push_back(tensor);
+      });
+  content.state = std::move(state);
+  return content;
+}
+
+void load_checkpoint(
+    const std::string& path, CheckpointContent& content, Communicator& comm,
+    const AcceptCheckpoint& accept) {
   auto& state = content.state;
-  check_fits("checkpoint", path, shapes_in(files, true), state.model, Fit::complete);
-  check_fits(
-      "checkpoint", path, shapes_in(files, false), state.optimizer, Fit::complete);
   const auto model = targets_of(state.model, {});
   const auto optimizer = targets_of(state.optimizer, state.optimizer_parts);
-  reader.read([&](const SharedFile& file, const NamedTensor& entry) {
-    const auto& targets = file.of_model ? model : optimizer;
-    if (const auto target = targets.find(entry.name); target != targets.end()) {
-      copy_part(entry.tensor, target->second.tensor, target->second.part);
-    }
-  });
+  auto read = visit_checkpoint(
+      path, comm,
+      [&](const CheckpointContent& found) {
+        accept(found);
+        check_fits("checkpoint", path, found.state.model, state.model, Fit::complete);
+        check_fits(
+            "checkpoint", path, found.state.optimizer, state.optimizer, Fit::complete);
+      },
+      [&](bool of_model, const NamedTensor& entry) {
+        const auto& targets = of_model ? model : optimizer;
+        if (const auto target = targets.find(entry.name); target != targets.end()) {
+          copy_part(entry.tensor, target->second.tensor, target->second.part);
+        }
+      });
   read.state = std::move(state);
   content = std::move(read);
 }

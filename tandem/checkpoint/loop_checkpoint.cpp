@@ -10,8 +10,12 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/checkpoint/checkpoint_shards.h"
+#include "tandem/checkpoint/loop_share.h"
 #include "tandem/checkpoint/optimizer_tensors.h"
+#include "tandem/comm/exchange.h"
 #include "tandem/formats/tensor_list.h"
+#include "tandem/parallel/ddp/sharded_optimizer.h"
 
 namespace tandem {
 
@@ -19,6 +23,7 @@ namespace {
 
 constexpr const char* kGenerators = "generators";
 constexpr const char* kSchedulerSteps = "scheduler/step_count";
+constexpr const char* kAdded = "added/";
 
 // Gives access to the number of steps of any scheduler, a protected member.
 class StepCount : public torch::optim::LRScheduler {
@@ -60,6 +65,10 @@ void check_config(
   }
 }
 
+void append(std::vector<NamedTensor>& list, const std::vector<NamedTensor>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
 // Removes the tensor `name` from a list and returns it, or an undefined tensor.
 at::Tensor take(std::vector<NamedTensor>& tensors, const std::string& name) {
   const auto found = std::find_if(
@@ -73,6 +82,24 @@ at::Tensor take(std::vector<NamedTensor>& tensors, const std::string& name) {
   return tensor;
 }
 
+// Removes the tensors of add_state() from a list and returns them.
+std::vector<NamedTensor> take_added(std::vector<NamedTensor>& tensors) {
+  const auto rest = std::stable_partition(
+      tensors.begin(), tensors.end(),
+      [](const NamedTensor& entry) { return entry.name.rfind(kAdded, 0) != 0; });
+  std::vector<NamedTensor> added(rest, tensors.end());
+  tensors.erase(rest, tensors.end());
+  return added;
+}
+
+std::unique_ptr<LoopShare> share_of(
+    const std::vector<NamedTensor>& module, torch::optim::Optimizer& optimizer) {
+  const auto* const sharded = dynamic_cast<ShardedOptimizerBase*>(&optimizer);
+  return sharded == nullptr || sharded->ddp().shard() == Sharding::none
+             ? nullptr
+             : std::make_unique<LoopShare>(module, sharded->ddp());
+}
+
 }  // namespace
 
 Checkpoint::Checkpoint(
@@ -82,25 +109,46 @@ Checkpoint::Checkpoint(
       module_(std::move(module)),
       infinite_buffers_(infinite_buffers(module_)),
       optimizer_(optimizer),
+      share_(share_of(module_, optimizer)),
       comm_(comm),
       kept_(kept) {
   // Checks the class and the parameters.
-  optimizer_tensors(optimizer_, module_);
+  optimizer_tensors(optimizer_, optimized());
+}
+
+Checkpoint::~Checkpoint() = default;
+
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+
+const std::vector<NamedTensor>& Checkpoint::optimized() const {
+  return share_ ? share_->own_parameters() : module_;
 }
 
 void Checkpoint::set_scheduler(torch::optim::LRScheduler& scheduler) {
   scheduler_ = &scheduler;
 }
 
-CheckpointContent Checkpoint::content(const Position& position) {
-  CheckpointContent content;
-  content.state.model = module_;
-  content.state.optimizer = optimizer_tensors(optimizer_, module_);
+void Checkpoint::add_state(const std::vector<NamedTensor>& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    added_.push_back({kAdded + name, tensor});
+  }
+}
+
+// Returns the state that all ranks have.
+std::vector<NamedTensor> Checkpoint::common_state(const at::Tensor& generators) {
+  auto state = added_;
+  state.push_back({kGenerators, generators});
   if (scheduler_ != nullptr) {
-    content.state.optimizer.push_back(
+    state.push_back(
         {kSchedulerSteps,
          at::full({}, static_cast<int64_t>(StepCount::of(*scheduler_)), at::kLong)});
   }
+  return state;
+}
+
+// Returns a content without tensors.
+CheckpointContent Checkpoint::content(const Position& position) {
+  CheckpointContent content;
   content.position = position;
   content.config = config_of(optimizer_);
   content.infinite_buffers = infinite_buffers_;
@@ -109,11 +157,60 @@ CheckpointContent Checkpoint::content(const Position& position) {
 
 void Checkpoint::save(const Position& position) {
   const auto generators = comm_.stack(generator_state(), "generators");
+  if (share_) {
+    save_shares(position, generators);
+  } else {
+    save_whole(position, generators);
+  }
+}
+
+void Checkpoint::save_whole(const Position& position, const at::Tensor& generators) {
   comm_.on_rank_0(
       [&] {
         auto whole = content(position);
-        whole.state.optimizer.push_back({kGenerators, generators});
+        whole.state = {module_, optimizer_tensors(optimizer_, module_), {}};
+        append(whole.state.optimizer, common_state(generators));
         return save_checkpoint(directory_, whole, kept_);
+      },
+      "save");
+}
+
+void Checkpoint::save_shares(const Position& position, const at::Tensor& generators) {
+  comm_.on_rank_0(
+      [&] {
+        make_directories(directory_);
+        return "";
+      },
+      "save");
+  const auto place = find_shared_directory(directory_, comm_);
+  const auto writers = share_->writers(place.ranks);
+  auto mine = content(position);
+  mine.state = share_->collect(optimizer_tensors(optimizer_, optimized()), writers);
+  if (comm_.rank() == 0) {
+    append(mine.state.optimizer, common_state(generators));
+  }
+  const auto at = std::find(writers.begin(), writers.end(), comm_.rank());
+  const CheckpointShare share{
+      static_cast<int>(at - writers.begin()), static_cast<int>(writers.size()),
+      share_->divides_model(), true, place.number};
+  try {
+    on_all_ranks(
+        [&] {
+          if (at != writers.end()) {
+            save_share(place.path, mine, share);
+          }
+        },
+        "save", comm_);
+  } catch (const DataError&) {
+    if (comm_.rank() == 0) {
+      remove_all(unfinished_path(place.path, place.number));
+    }
+    throw;
+  }
+  comm_.on_rank_0(
+      [&] {
+        return complete_checkpoint(
+            place.path, content(position), share, tensor_names(module_), kept_);
       },
       "save");
 }
@@ -132,10 +229,26 @@ bool Checkpoint::resume(Position& position) {
 }
 
 void Checkpoint::load(const std::string& path, Position& position) {
-  auto read = read_checkpoint(path, comm_);
-  check_config(read.config, config_of(optimizer_), path);
-  check_fits("checkpoint", path, read.state.model, module_, Fit::exact);
-  auto& rest = read.state.optimizer;
+  TrainingState found;
+  const auto read = visit_checkpoint(
+      path, comm_,
+      [&](const CheckpointContent& whole) {
+        check_config(whole.config, config_of(optimizer_), path);
+        check_fits("checkpoint", path, whole.state.model, module_, Fit::exact);
+      },
+      [&](bool of_model, const NamedTensor& tensor) {
+        auto& list = of_model ? found.model : found.optimizer;
+        if (share_) {
+          append(
+              list,
+              of_model ? share_->part_of_model(tensor) : share_->part_of_state(tensor));
+        } else {
+          list.push_back(tensor);
+        }
+      });
+  auto& rest = found.optimizer;
+  const auto added = take_added(rest);
+  check_fits("checkpoint", path, added, added_, Fit::exact);
   const auto generators = take(rest, kGenerators);
   const auto steps = take(rest, kSchedulerSteps);
   if (steps.defined() != (scheduler_ != nullptr)) {
@@ -145,9 +258,14 @@ void Checkpoint::load(const std::string& path, Position& position) {
         " as in this loop; " + (steps.defined() ? "call" : "remove") +
         " set_scheduler(), or choose another directory");
   }
-  const auto update_optimizer = read_optimizer(optimizer_, module_, rest, path);
+  const auto update_optimizer = read_optimizer(optimizer_, optimized(), rest, path);
 
-  copy_values(read.state.model, module_);
+  if (share_) {
+    share_->load_model(found.model);
+  } else {
+    copy_values(found.model, module_);
+  }
+  copy_values(added, added_);
   update_optimizer();
   if (scheduler_ != nullptr) {
     StepCount::of(*scheduler_) = static_cast<unsigned>(steps.item<int64_t>());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ class Optimizer;
 }  // namespace torch
 
 namespace tandem {
+
+class LoopShare;
 
 /// Saves and resumes a custom LibTorch training loop, with or without
 /// DistributedDataParallel.
@@ -34,7 +37,13 @@ namespace tandem {
 ///   the state of each parameter, such as "exp_avg/fc1.weight";
 /// - the number of steps of a learning-rate scheduler (set_scheduler());
 /// - the position in the run;
-/// - each rank's default generator for the CPU, which draws dropout masks.
+/// - each rank's default generator for the CPU, which draws dropout masks;
+/// - the tensors of add_state(), such as the state of a GradScaler.
+///
+/// With a ShardedOptimizer, each rank whose host finds the directory writes its share
+/// of the state, and with Sharding::parameters its share of the module
+/// (CheckpointContent). No rank then needs memory for the whole state. A loop can
+/// resume with another kind of sharding.
 ///
 /// Tensors have the names of the module's parameters. A loop can therefore resume with
 /// another number of ranks. A rank that did not exist when the checkpoint was saved
@@ -43,13 +52,14 @@ namespace tandem {
 ///
 /// **Optimizers.** SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS of torch::optim, and
 /// the optimizers of optim/torch_optim.h, with any parameter groups. Classes that are
-/// derived from these are rejected, because they may have more state.
+/// derived from these, except ShardedOptimizer, are rejected, because they may have
+/// more state.
 ///
 /// All objects must outlive the Checkpoint. Not thread-safe.
 class Checkpoint {
  public:
-  /// `directory` is the directory of the checkpoints. Only rank 0 reads and writes it,
-  /// so other hosts need not have it. `kept` selects the checkpoints that save() keeps.
+  /// `directory` is the directory of the checkpoints on rank 0's host. Other hosts need
+  /// not have it. `kept` selects the checkpoints that save() keeps.
   /// For a module holder `net`, pass `*net`.
   ///
   /// Throws ConfigError for another optimizer class, or if the optimizer has a
@@ -59,18 +69,26 @@ class Checkpoint {
       std::string directory, const Module& module, torch::optim::Optimizer& optimizer,
       Communicator& comm, const KeptCheckpoints& kept = {3})
       : Checkpoint(std::move(directory), module_state(module), optimizer, comm, kept) {}
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;
 
   /// Adds a learning-rate scheduler, whose number of steps is saved. Further members of
   /// a custom scheduler are not saved. LibTorch's ReduceLROnPlateauScheduler gives no
   /// access to its state, so it cannot be added.
   void set_scheduler(torch::optim::LRScheduler& scheduler);
 
+  /// Adds tensors in main memory, equal on all ranks, which are saved under their names
+  /// and loaded in place: scaler.state().named_views() for a GradScaler, or
+  /// LocalSgd::state().
+  void add_state(const std::vector<NamedTensor>& tensors);
+
   /// Writes the checkpoint DIRECTORY/step-00000469 for `position.step`. Collective:
-  /// rank 0 writes, and all ranks return when the checkpoint is complete.
+  /// rank 0 writes, or each rank its share, and all ranks return when the checkpoint is
+  /// complete.
   ///
   /// If writing fails, throws DataError on all ranks, and no older checkpoint changes.
-  /// If the module has values that are not finite, rank 0 throws ValuesNotFinite
-  /// instead.
+  /// If the module has values that are not finite, the rank that would write them
+  /// throws ValuesNotFinite instead.
   void save(const Position& position);
 
   /// Loads the newest checkpoint that is not damaged into module, optimizer, scheduler,
@@ -88,13 +106,21 @@ class Checkpoint {
       const KeptCheckpoints& kept);
 
   CheckpointContent content(const Position& position);
+  std::vector<NamedTensor> common_state(const at::Tensor& generators);
+  void save_whole(const Position& position, const at::Tensor& generators);
+  void save_shares(const Position& position, const at::Tensor& generators);
+  // Returns the parameters of the optimizer, with their names.
+  const std::vector<NamedTensor>& optimized() const;
   void load(const std::string& path, Position& position);
 
   const std::string directory_;
   const std::vector<NamedTensor> module_;
   const std::set<std::string> infinite_buffers_;
   torch::optim::Optimizer& optimizer_;
+  // Null unless ranks divide the optimizer's state.
+  std::unique_ptr<LoopShare> share_;
   torch::optim::LRScheduler* scheduler_ = nullptr;
+  std::vector<NamedTensor> added_;
   Communicator& comm_;
   const KeptCheckpoints kept_;
 };

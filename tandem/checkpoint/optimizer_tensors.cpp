@@ -26,6 +26,7 @@
 #include "tandem/optim/group_settings.h"
 #include "tandem/optim/optimizer_state.h"
 #include "tandem/optim/torch_optim.h"
+#include "tandem/parallel/ddp/sharded_optimizer.h"
 
 namespace tandem {
 
@@ -257,10 +258,15 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
+const std::type_info& class_of(const torch::optim::Optimizer& optimizer) {
+  const auto* const sharded = dynamic_cast<const ShardedOptimizerBase*>(&optimizer);
+  return sharded == nullptr ? typeid(optimizer) : sharded->class_of_optimizer();
+}
+
 const Kind& kind_of(const torch::optim::Optimizer& optimizer) {
   std::vector<std::string> names;
   for (const auto& entry : kinds()) {
-    if (typeid(optimizer) == *entry.type) {
+    if (class_of(optimizer) == *entry.type) {
       return entry;
     }
     names.emplace_back(entry.name);
@@ -312,10 +318,7 @@ class Tensors {
       : path_(path) {
     for (const auto& [name, tensor] : tensors) {
       left_.emplace(name, tensor);
-      const size_t slash = name.find('/');
-      if (slash != std::string::npos && name.rfind(kGroup, 0) != 0) {
-        owners_.insert(name.substr(slash + 1));
-      }
+      owners_.insert(parameter_of_state(name));
     }
   }
 
@@ -356,6 +359,13 @@ class Tensors {
 };
 
 }  // namespace
+
+std::string parameter_of_state(const std::string& name) {
+  const size_t slash = name.find('/');
+  return slash == std::string::npos || name.rfind(kGroup, 0) == 0
+             ? ""
+             : name.substr(slash + 1);
+}
 
 std::string optimizer_name(const torch::optim::Optimizer& optimizer) {
   return kind_of(optimizer).name;

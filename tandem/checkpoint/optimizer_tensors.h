@@ -22,6 +22,10 @@ namespace tandem {
 //
 // A field without a value has no tensor.
 
+/// Returns the parameter to which a tensor of the state belongs, such as fc1.weight; ""
+/// for an option.
+std::string parameter_of_state(const std::string& name);
+
 /// Returns the name of an optimizer's class, such as "Adam". Throws ConfigError unless
 /// the class is of LibTorch or of optim/torch_optim.h.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+
+#include "tandem/base/error.h"
 
 namespace tandem {
 
@@ -82,6 +85,28 @@ std::vector<std::string> gather_texts(
     texts.push_back(receive_text(rank, label, comm));
   }
   return texts;
+}
+
+void on_all_ranks(
+    const std::function<void()>& action, const std::string& label, Communicator& comm) {
+  std::exception_ptr mine;
+  std::string message;
+  try {
+    action();
+  } catch (const DataError& error) {
+    mine = std::current_exception();
+    message = first_line(error);
+  }
+  const auto first = static_cast<int>(
+      reduce_count(mine ? comm.rank() : comm.size(), ReduceOp::min, label, comm));
+  if (first == comm.size()) {
+    return;
+  }
+  message = comm.broadcast_text(message, first, label);
+  if (mine) {
+    std::rethrow_exception(mine);
+  }
+  throw DataError(message);
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,11 @@ void send_text(
     const std::string& text, int to, const std::string& label, Communicator& comm);
 [[nodiscard]] std::string receive_text(
     int from, const std::string& label, Communicator& comm);
+
+/// Calls `action` on every rank. If it throws DataError on some ranks, all ranks throw:
+/// these ranks their errors, the others the error of the first of these ranks.
+void on_all_ranks(
+    const std::function<void()>& action, const std::string& label, Communicator& comm);
 
 /// Returns the sum of `mine` over all ranks, in main memory. Collective.
 inline StepSums of_all_ranks(

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -31,6 +32,13 @@ struct ArenaRange {
   /// Returns the number of elements.
   int64_t size() const {
     return end - begin;
+  }
+
+  /// Returns the elements that are also in `other`, a range of the same segment. The
+  /// result has size 0 if there are none, and is always within this range.
+  ArenaRange overlap(const ArenaRange& other) const {
+    const int64_t first = std::clamp(other.begin, begin, end);
+    return {segment, first, std::clamp(other.end, first, end)};
   }
 };
 
@@ -195,6 +203,10 @@ class Arena {
   /// view.
   [[nodiscard]] at::Tensor view(size_t slot) const;
 
+  /// Returns the views of all slots that have memory, with names such as
+  /// "gradients/fc1.weight".
+  [[nodiscard]] std::vector<NamedTensor> named_views() const;
+
   /// Sets all elements to zero.
   void zero();
 
@@ -202,10 +214,6 @@ class Arena {
   /// to the system, except for pages that also have other elements. On devices, keeps
   /// the memory. `kept` is a part of `range`.
   void release_except(const ArenaRange& range, const ArenaRange& kept);
-
-  /// Returns the views of all slots that have memory, with names such as
-  /// "gradients/fc1.weight".
-  [[nodiscard]] std::vector<NamedTensor> named_views() const;
 
   /// Makes zero() return the memory to the system, so that memory is used only for
   /// elements that are written afterwards.

@@ -139,8 +139,7 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
       runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
   for (; run != runs.end() && run->begin < range.end; ++run) {
     update_run(
-        {range.segment, std::max(run->begin, range.begin),
-         std::min(run->end, range.end)},
+        range.overlap({range.segment, run->begin, run->end}),
         context_of(run->group, step));
   }
 }

@@ -3,10 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <limits>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/checkpoint_shards.h"
 #include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/comm/exchange.h"
@@ -149,10 +148,9 @@ CheckpointContent RunCheckpoints::content(
     texts_.data = to_text(data_);
     texts_.description[kDataParts] = texts_.data;
   }
-  static_cast<RunProgress&>(content) = progress;
   CheckpointContent content = texts_;
+  static_cast<RunProgress&>(content) = progress;
   content.state = std::move(state);
-  content.position = position;
   return content;
 }
 
@@ -296,36 +294,20 @@ void RunCheckpoints::prepare() {
 // Makes rank 0's directory known to all ranks, and finds the ranks that find it, for
 // example those of rank 0's host.
 void RunCheckpoints::find_savers() {
-  if (comm_.rank() == 0) {
-    next_number_ = std::random_device()() / 2;
-  }
-  next_number_ = static_cast<uint32_t>(
-      reduce_count(next_number_, ReduceOp::max, "checkpoints", comm_));
-  const auto path = comm_.on_rank_0(
-      [&] {
-        prepare_checkpoints(checkpoints_);
-        make_subdirectory(unfinished_path(checkpoints_, next_number_));
-        return std::filesystem::absolute(checkpoints_).string();
-      },
-      "checkpoints");
+  const auto found = find_shared_directory(checkpoints_, comm_);
+  next_number_ = found.number;
+  savers_ = found.ranks;
   if (comm_.rank() != 0) {
-    checkpoints_ = path;
-  }
-  const auto probe = unfinished_path(checkpoints_, next_number_);
-  const auto found =
-      exchange_numbers({file_exists(probe) ? 1 : 0}, "checkpoints", comm_);
-  if (comm_.rank() == 0) {
-    remove_all(probe);
+    checkpoints_ = found.path;
   }
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    if (found[static_cast<size_t>(rank)][0] == 1) {
-      savers_.push_back(rank);
-    } else if (config_.strategy.kind != StrategyKind::data_parallel) {
+    if (config_.strategy.kind != StrategyKind::data_parallel &&
+        std::count(savers_.begin(), savers_.end(), rank) == 0) {
       throw ConfigError(fmt::format(
           "[checkpoint] rank {} does not find the folder '{}' of rank 0, expected a "
           "folder that all hosts share, because the replicas of each stage save its "
           "state; set --out to such a folder, or use --shard none",
-          rank, path));
+          rank, found.path));
     }
   }
 }

@@ -314,6 +314,22 @@ const std::vector<NamedTensor>& DistributedDataParallel::own_parameters() const 
   return state_->share.tensors();
 }
 
+const OwnShare& DistributedDataParallel::own_share() const {
+  return state_->share;
+}
+
+Communicator& DistributedDataParallel::shard_group() {
+  return state_->groups.shard();
+}
+
+int DistributedDataParallel::shard_group_index() const {
+  return state_->groups.index();
+}
+
+Sharding DistributedDataParallel::shard() const {
+  return state_->options.shard;
+}
+
 void DistributedDataParallel::zero_grad() {
   state_->arenas.gradients().zero();
   state_->arenas.attach_gradients();

@@ -13,6 +13,8 @@
 
 namespace tandem {
 
+class OwnShare;
+
 /// Options of DistributedDataParallel.
 struct DistributedDataParallelOptions {
   // Synchronization of buffers (batch norm's running statistics) after each backward
@@ -253,6 +255,12 @@ class DistributedDataParallel {
   /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas();
 
+  // For ShardedOptimizer and Checkpoint: the share of this rank, the ranks that divide
+  // the values, and the index of this group among the replicas.
+  const OwnShare& own_share() const;
+  Communicator& shard_group();
+  int shard_group_index() const;
+  Sharding shard() const;
   // For ShardedOptimizer: sends updated parameters to ranks that keep them.
   void gather_updated();
   // For ShardedOptimizer: returns whether `mine` is true on all ranks that have other

@@ -14,6 +14,7 @@ OwnShare::OwnShare(ModelArenas& arenas, Sharding kind, const Communicator& comm)
     for (const auto& entry : arenas.state()) {
       if (entry.tensor.requires_grad()) {
         tensors_.push_back(entry);
+        parts_.push_back({0, entry.tensor.numel()});
       }
     }
     return;
@@ -27,14 +28,13 @@ OwnShare::OwnShare(ModelArenas& arenas, Sharding kind, const Communicator& comm)
 void OwnShare::add_parts_of(const Bucket& bucket, const ArenaRange& part) {
   for (const size_t index : bucket.slots) {
     const Slot& slot = arenas_.parameters().layout().slots()[index];
-    const ArenaRange overlap{
-        slot.segment, std::max(slot.offset, part.begin),
-        std::min(slot.offset + slot.numel, part.end)};
-    if (overlap.begin < overlap.end) {
-      auto tensor = arenas_.parameters().slice(overlap);
-      gradients_.push_back(arenas_.gradients().slice(overlap));
+    const ArenaRange mine = slot.range().overlap(part);
+    if (mine.size() > 0) {
+      auto tensor = arenas_.parameters().slice(mine);
+      gradients_.push_back(arenas_.gradients().slice(mine));
       tensor.mutable_grad() = gradients_.back();
       tensors_.push_back({slot.name, tensor});
+      parts_.push_back({mine.begin - slot.offset, mine.end - slot.offset});
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "tandem/comm/communicator.h"
 #include "tandem/config/options/strategy_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/parallel/strategy.h"
 
 namespace tandem {
 
@@ -24,6 +25,11 @@ class OwnShare {
   const std::vector<NamedTensor>& tensors() const {
     return tensors_;
   }
+  /// Returns the elements of each tensor among the elements of its parameter, in the
+  /// order of the parameter's memory.
+  const std::vector<StatePart>& parts() const {
+    return parts_;
+  }
   /// Returns the elements of the arenas that this rank updates, with padding.
   const std::vector<ArenaRange>& ranges() const {
     return ranges_;
@@ -42,6 +48,7 @@ class OwnShare {
   ModelArenas& arenas_;
   bool sharded_;
   std::vector<NamedTensor> tensors_;
+  std::vector<StatePart> parts_;
   // With sharding, the gradients of `tensors_` in the arena.
   std::vector<at::Tensor> gradients_;
   std::vector<ArenaRange> ranges_;

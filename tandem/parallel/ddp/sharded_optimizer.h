@@ -3,6 +3,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,26 @@ inline constexpr bool kNeedsWholeParameters<
     Optimizer, std::void_t<decltype(Optimizer::kNeedsWholeTensors)>> =
     Optimizer::kNeedsWholeTensors;
 
+/// The part of ShardedOptimizer that does not depend on the class of torch::optim.
+class ShardedOptimizerBase : public CommonDecision {
+ public:
+  explicit ShardedOptimizerBase(DistributedDataParallel& ddp) : ddp_(ddp) {}
+
+  bool holds_on_all_ranks(bool mine) override {
+    return ddp_.holds_on_all_ranks(mine);
+  }
+
+  /// Returns the object whose share the optimizer updates.
+  DistributedDataParallel& ddp() const {
+    return ddp_;
+  }
+  /// Returns the type of the optimizer in torch::optim.
+  virtual const std::type_info& class_of_optimizer() const = 0;
+
+ private:
+  DistributedDataParallel& ddp_;
+};
+
 /// An optimizer of torch::optim that updates only this rank's share of the parameters,
 /// and then sends the result to the other ranks. Its state, such as Adam's averages,
 /// exists only for the share. The counterpart of PyTorch's ZeroRedundancyOptimizer, and
@@ -45,10 +66,11 @@ inline constexpr bool kNeedsWholeParameters<
 /// division into shares then gives the same bits. With Sharding::none, the share is all
 /// parameters, so one loop fits all kinds of sharding.
 ///
-/// step() is collective. Create the optimizer after `ddp`, which must outlive it. Not
-/// thread-safe.
+/// Checkpoint saves and loads its state, on any number of ranks and with any kind of
+/// sharding. step() is collective. Create the optimizer after `ddp`, which must outlive
+/// it. Not thread-safe.
 template <typename Base>
-class ShardedOptimizer : public Base, public CommonDecision {
+class ShardedOptimizer : public Base, public ShardedOptimizerBase {
   static_assert(
       !kNeedsWholeParameters<Base>,
       "this optimizer needs whole parameters; use it without ShardedOptimizer, and "
@@ -70,27 +92,24 @@ class ShardedOptimizer : public Base, public CommonDecision {
   ShardedOptimizer(
       DistributedDataParallel& ddp,
       std::vector<torch::optim::OptimizerParamGroup> groups, const Options& defaults)
-      : Base(std::move(groups), defaults), ddp_(ddp) {}
+      : Base(std::move(groups), defaults), ShardedOptimizerBase(ddp) {}
 
   /// Makes a step as `Base` does. With Sharding::optimizer and Sharding::gradients, all
   /// ranks then have all parameters.
   torch::Tensor step(torch::optim::Optimizer::LossClosure closure = nullptr) override {
     auto loss = Base::step(std::move(closure));
-    ddp_.gather_updated();
+    ddp().gather_updated();
     return loss;
   }
 
   /// Sets all gradients to zero, also those of other ranks' shares.
   void zero_grad(bool /*set_to_none*/ = true) {
-    ddp_.zero_grad();
+    ddp().zero_grad();
   }
 
-  bool holds_on_all_ranks(bool mine) override {
-    return ddp_.holds_on_all_ranks(mine);
+  const std::type_info& class_of_optimizer() const override {
+    return typeid(Base);
   }
-
- private:
-  DistributedDataParallel& ddp_;
 };
 
 }  // namespace tandem

@@ -90,10 +90,8 @@ TrainingState UpdateRule::state_to_load() {
     for (const auto& bucket : layout.buckets()) {
       const auto mine = bucket.part(replicas_.rank(), replicas_.size());
       for (const size_t i : bucket.slots) {
-        const auto within = [&](int64_t place) {
-          return std::clamp<int64_t>(place - slots[i].offset, 0, slots[i].numel);
-        };
-        parts[i] = {within(mine.begin), within(mine.end)};
+        const auto part = slots[i].range().overlap(mine);
+        parts[i] = {part.begin - slots[i].offset, part.end - slots[i].offset};
       }
     }
     for (size_t i = 0; i < slots.size(); ++i) {
