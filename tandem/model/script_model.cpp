@@ -3,6 +3,7 @@
 #include <caffe2/serialize/versions.h>
 #include <fmt/core.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/version.h>
 
@@ -156,7 +157,12 @@ std::unique_ptr<Model> load_script_model(const std::string& path) {
         "torch.jit.freeze()");
   }
   return make_function_model(
-      [module](const at::Tensor& x) mutable { return module.forward({x}).toTensor(); },
+      [module](const at::Tensor& x) mutable {
+        // An optimized graph has one backward, which returns all gradients at once. So
+        // it would hold them twice, and ranks would exchange none while it runs.
+        const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
+        return module.forward({x}).toTensor();
+      },
       std::move(parameters), named(module.named_buffers()),
       [module](bool training) mutable { module.train(training); });
 }

@@ -106,6 +106,22 @@ TEST_F(ScriptModel, FollowsTheModeOfTheRun) {
   EXPECT_FALSE(mean.equal(at::zeros({3})));
 }
 
+// TorchScript optimizes the graph of later calls. The backward of an optimized graph is
+// one function, which returns the gradients of all parameters together.
+TEST_F(ScriptModel, GradientsBecomeReadyOneAfterAnother) {
+  torch::jit::Module module("net");
+  for (const char* name : {"first", "second"}) {
+    module.register_parameter(name, at::randn({4, 4}).set_requires_grad(true), false);
+  }
+  module.define("def forward(self, x):\n  return x @ self.first @ self.second\n");
+  const auto model = load_script_model(save(module));
+  for (int call = 0; call < 4; ++call) {
+    const auto y = model->forward(at::randn({5, 4}), in_mode(true));
+    EXPECT_EQ(y.grad_fn()->name(), "MmBackward0") << "call " << call;
+    y.sum().backward();
+  }
+}
+
 TEST_F(ScriptModel, TiedParametersKeepTheFirstName) {
   torch::jit::Module module("net");
   const auto matrix = at::randn({4, 4}).set_requires_grad(true);
