@@ -13,8 +13,11 @@ namespace tandem {
 
 namespace {
 
-// Most reductions that run at a time, if the arena releases memory.
-constexpr size_t kMostRunning = 1;
+// Most reductions to owners that run at a time, if the arena releases memory and
+// otherwise. Over Gloo, each holds the slices of all ranks; Gloo itself works on two at
+// a time.
+constexpr size_t kMostWithRelease = 1;
+constexpr size_t kMostRunning = 8;
 
 at::Tensor sent_for(Communicator& comm, const at::Tensor& slice, CommHook hook) {
   const auto empty = [&](at::ScalarType dtype) {
@@ -203,12 +206,12 @@ void GradReducer::launch_next() {
   free_memory();
 }
 
-// Stores results that have arrived, because running reductions hold memory. If the
-// arena releases memory, waits until few reductions are running.
+// Stores results that have arrived, because running reductions hold memory. Waits until
+// few reductions are running.
 void GradReducer::free_memory() {
+  const size_t most = gradients_.releases() ? kMostWithRelease : kMostRunning;
   while (oldest_ < next_ && goes_to_ == SumGoesTo::owners &&
-         ((gradients_.releases() && next_ - oldest_ > kMostRunning) ||
-          (works_[oldest_] && works_[oldest_]->test()))) {
+         (next_ - oldest_ > most || (works_[oldest_] && works_[oldest_]->test()))) {
     arrive_next();
   }
 }
