@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -276,6 +278,8 @@ struct DistributedDataParallel::State {
   ReplicaGuard guard;
   // Null unless the parameters are sharded.
   std::unique_ptr<ShardedParameters> parts;
+  // Tensors that a ShardedOptimizer updates.
+  std::set<const at::TensorImpl*> owned;
   bool sync = true;
   // True while a backward runs that may reduce gradients.
   bool running = false;
@@ -312,6 +316,35 @@ void DistributedDataParallel::sync_buffers() {
 
 const std::vector<NamedTensor>& DistributedDataParallel::own_parameters() const {
   return state_->share.tensors();
+}
+
+void DistributedDataParallel::own(const std::vector<at::Tensor>& tensors) {
+  std::map<const at::TensorImpl*, std::string> names;
+  for (const auto& [name, tensor] : own_parameters()) {
+    names[tensor.unsafeGetTensorImpl()] = name;
+  }
+  for (const auto& tensor : tensors) {
+    const auto* const impl = tensor.unsafeGetTensorImpl();
+    if (names.count(impl) == 0) {
+      throw ConfigError(
+          "[ddp] a ShardedOptimizer has a tensor that is not in own_parameters(), "
+          "expected only such tensors; pass them instead of the module's parameters");
+    }
+    if (state_->owned.count(impl) > 0) {
+      throw ConfigError(
+          "[ddp] two optimizers have the parameter '" + names[impl] +
+          "', expected one; destroy the first, or give each its own parameters");
+    }
+  }
+  for (const auto& tensor : tensors) {
+    state_->owned.insert(tensor.unsafeGetTensorImpl());
+  }
+}
+
+void DistributedDataParallel::disown(const std::vector<at::Tensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    state_->owned.erase(tensor.unsafeGetTensorImpl());
+  }
 }
 
 const OwnShare& DistributedDataParallel::own_share() const {

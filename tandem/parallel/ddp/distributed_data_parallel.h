@@ -261,6 +261,10 @@ class DistributedDataParallel {
   Communicator& shard_group();
   int shard_group_index() const;
   Sharding shard() const;
+  // For ShardedOptimizer: registers the tensors that it updates, and removes them.
+  // own() throws ConfigError if a tensor is not of own_parameters(), or is registered.
+  void own(const std::vector<at::Tensor>& tensors);
+  void disown(const std::vector<at::Tensor>& tensors);
   // For ShardedOptimizer: sends updated parameters to ranks that keep them.
   void gather_updated();
   // For ShardedOptimizer: returns whether `mine` is true on all ranks that have other

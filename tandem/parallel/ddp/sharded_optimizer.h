@@ -31,7 +31,22 @@ inline constexpr bool kNeedsWholeParameters<
 /// The part of ShardedOptimizer that does not depend on the class of torch::optim.
 class ShardedOptimizerBase : public CommonDecision {
  public:
-  explicit ShardedOptimizerBase(DistributedDataParallel& ddp) : ddp_(ddp) {}
+  /// Throws ConfigError unless the tensors of `groups` are of ddp.own_parameters() and
+  /// of no other ShardedOptimizer.
+  ShardedOptimizerBase(
+      DistributedDataParallel& ddp,
+      const std::vector<torch::optim::OptimizerParamGroup>& groups)
+      : ddp_(ddp) {
+    for (const auto& group : groups) {
+      owned_.insert(owned_.end(), group.params().begin(), group.params().end());
+    }
+    ddp.own(owned_);
+  }
+  ~ShardedOptimizerBase() override {
+    ddp_.disown(owned_);
+  }
+  ShardedOptimizerBase(const ShardedOptimizerBase&) = delete;
+  ShardedOptimizerBase& operator=(const ShardedOptimizerBase&) = delete;
 
   bool holds_on_all_ranks(bool mine) override {
     return ddp_.holds_on_all_ranks(mine);
@@ -46,6 +61,7 @@ class ShardedOptimizerBase : public CommonDecision {
 
  private:
   DistributedDataParallel& ddp_;
+  std::vector<at::Tensor> owned_;
 };
 
 /// An optimizer of torch::optim that updates only this rank's share of the parameters,
@@ -87,12 +103,14 @@ class ShardedOptimizer : public Base, public ShardedOptimizerBase {
             options) {}
 
   /// Updates groups of tensors from ddp.own_parameters(), each with its own options or
-  /// with `defaults`.
+  /// with `defaults`. Throws ConfigError for other tensors, or if another
+  /// ShardedOptimizer updates one of them.
   template <typename Options>
   ShardedOptimizer(
       DistributedDataParallel& ddp,
       std::vector<torch::optim::OptimizerParamGroup> groups, const Options& defaults)
-      : Base(std::move(groups), defaults), ShardedOptimizerBase(ddp) {}
+      : Base(std::move(groups), defaults),
+        ShardedOptimizerBase(ddp, Base::param_groups()) {}
 
   /// Makes a step as `Base` does. With Sharding::optimizer and Sharding::gradients, all
   /// ranks then have all parameters.

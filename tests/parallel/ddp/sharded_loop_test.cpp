@@ -187,6 +187,27 @@ TEST(ShardedLoop, GroupsHaveTheResultsOfReplicas) {
   }
 }
 
+TEST(ShardedLoop, RejectsTensorsOfAnotherOptimizerOrOfTheModule) {
+  run_backend("thread", 3, [](Communicator& comm) {
+    auto net = make_net();
+    DistributedDataParallel ddp(*net, comm, ddp_options(Sharding::optimizer));
+    using Adam = ShardedOptimizer<torch::optim::Adam>;
+    const torch::optim::AdamOptions options(0.01);
+    const auto refusal = [&](const std::vector<at::Tensor>& tensors) {
+      return error_of<ConfigError>(
+          [&] { Adam(ddp, {torch::optim::OptimizerParamGroup(tensors)}, options); });
+    };
+    EXPECT_THAT(refusal(net->parameters()), HasSubstr("not in own_parameters()"));
+    {
+      const Adam first(ddp, options);
+      EXPECT_THAT(
+          refusal({ddp.own_parameters()[0].tensor}),
+          HasSubstr("two optimizers have the parameter '"));
+    }
+    const Adam second(ddp, options);
+  });
+}
+
 TEST(ShardedLoop, GivesTheOptimizerOnlyAShare) {
   const auto sizes = on_each_rank("thread", 3, [](Communicator& comm) {
     auto net = make_net();
