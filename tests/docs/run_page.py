@@ -92,10 +92,15 @@ def run(page, prefix, folder):
     toolchain = os.path.join(folder, "unoptimized.cmake")
     with open(toolchain, "w", encoding="utf-8") as file:
         file.write('set(CMAKE_CXX_FLAGS_RELEASE "-O0" CACHE STRING "")\n')
+        # The linker would take the system's NCCL instead of the one of PyPI's LibTorch
+        # (cmake/TandemTorch.cmake).
+        file.write('set(CMAKE_EXE_LINKER_FLAGS "-Wl,--allow-shlib-undefined" CACHE STRING "")\n')
     variables = dict(
         os.environ, PATH=os.path.join(folder, "bin") + ":" + os.environ["PATH"],
         CMAKE_PREFIX_PATH=prefix, CMAKE_TOOLCHAIN_FILE=toolchain, OMP_NUM_THREADS="1",
         PKG_CONFIG_PATH=os.path.join(prefix, "lib", "pkgconfig"))
+    # A build with PyPI's LibTorch installs no tandem.pc.
+    has_pc = os.path.exists(os.path.join(prefix, "lib", "pkgconfig", "tandem.pc"))
     with open(page, encoding="utf-8") as file:
         text = file.read()
     for block in blocks(text):
@@ -116,6 +121,8 @@ def run(page, prefix, folder):
                    "'<!-- part of: PATH -->' or '<!-- not run: REASON -->' before it"
         elif "mnist" in block.text and not has_mnist():
             print(f"{where}: left out, since TANDEM_DATA has no mnist")
+        elif "pkg-config" in block.text and not has_pc:
+            print(f"{where}: left out, since this build has no tandem.pc")
         else:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text], cwd=work, env=variables,
