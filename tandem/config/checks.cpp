@@ -85,6 +85,10 @@ void check_schedule(const LrScheduleOptions& schedule) {
   if (schedule.kind == ScheduleKind::multistep) {
     static_cast<void>(parse_milestones(schedule.milestones));
   }
+  refuse_if(
+      schedule.kind == ScheduleKind::plateau && schedule.gamma >= 1,
+      "gamma is {}, expected below 1 with schedule plateau; lower --gamma",
+      schedule.gamma);
 }
 
 // Checks that no rank needs the labels of another rank's share.

@@ -327,7 +327,7 @@ struct StrategyOptions {
         .add(
             "outer_optimizer", &O::outer_optimizer,
             "update of the parameters after each average")
-        .of("averaging")
+        .needs("strategy", &O::kind, kinds_with(kTrainsAlone))
         .kept();
     table.add("outer_lr", &O::outer_lr, "learning rate of the outer optimizer")
         .between(0, kLarge)

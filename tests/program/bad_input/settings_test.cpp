@@ -57,6 +57,12 @@ INSTANTIATE_TEST_SUITE_P(
             "NodesWithoutPort", {"-n", "2"},
             {"set --master-port", "--nproc 2 instead of -n or --nnodes"}),
         setting(
+            "OuterOptimizerWithoutAverages", {"--outer-optimizer", "nesterov"},
+            {"outer_optimizer is nesterov", "averaging", "change --strategy"}),
+        setting(
+            "PlateauThatRaises", {"--schedule", "plateau", "--gamma", "2"},
+            {"gamma is 2", "expected below 1", "lower --gamma"}),
+        setting(
             "SequentialOnThreeRanks", {"--strategy", "sequential", "--nproc", "3"},
             {"sequential", "--nproc 1"}),
         setting(
