@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <functional>
@@ -90,6 +91,9 @@ inline void rerun_under_mpirun(int ranks = kMpiRanks) {
   if (results.count(name) == 0) {
     const auto names = tests_of_one_start();
     const std::string directory = make_private_directory();
+    // Gloo groups of earlier tests may have left many descriptors, and mpirun fails if
+    // its own are above FD_SETSIZE.
+    close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     const auto result = run_command(
         mpirun_command(
             ranks, {executable_path(), "--gtest_color=no",

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/program/image_layers.h"
@@ -338,6 +339,9 @@ class ImagePlanner : public CallPlanner {
 }  // namespace
 
 std::unique_ptr<CallPlanner> plan_image_kernels(const RecordedStep& step) {
+  // With PyPI's LibTorch, this loads oneDNN.
+  const std::string obstacle = onednn_obstacle();
+  TANDEM_CHECK(obstacle.empty(), obstacle);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   set_onednn_threads(at::get_num_threads());
   return std::make_unique<ImagePlanner>(
