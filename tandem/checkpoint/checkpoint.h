@@ -202,10 +202,10 @@ CheckpointContent visit_checkpoint(
     const std::string& path, Communicator& comm);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
-/// `content.state`, in place; other tensors of the checkpoint are ignored, and of the
-/// optimizer's state, only state.optimizer_parts are written. If the checkpoint belongs
-/// to another model, throws ConfigError with the first tensor that is missing or has
-/// another shape. Otherwise as visit_checkpoint().
+/// `content.state`, in place; other tensors of the checkpoint are ignored, and
+/// only state.model_parts and state.optimizer_parts are written. If the checkpoint
+/// belongs to another model, throws ConfigError with the first tensor that is missing
+/// or has another shape. Otherwise as visit_checkpoint().
 void load_checkpoint(
     const std::string& path, CheckpointContent& content, Communicator& comm,
     const AcceptCheckpoint& accept = [](const CheckpointContent&) {});

@@ -128,7 +128,7 @@ void CheckpointWriter::copy(const TrainingState& piece) {
 void CheckpointWriter::start(CheckpointContent content, Save save) {
   copy(content.state);
   content.state = {
-      take(copies_.model, num_model_), take(copies_.optimizer, num_optimizer_), {}};
+      take(copies_.model, num_model_), take(copies_.optimizer, num_optimizer_)};
   step_ = content.position.step;
   std::packaged_task<std::string()> task(
       [content = std::move(content), save = std::move(save)] { return save(content); });

@@ -224,7 +224,7 @@ CheckpointContent visit_checkpoint(
   const auto training = std::find_if(
       files.begin(), files.end(), [](const auto& f) { return !f.of_model; });
   auto read = content_of(files[0].header.metadata, training->header.metadata, path);
-  read.state = {shapes_in(files, true), shapes_in(files, false), {}};
+  read.state = {shapes_in(files, true), shapes_in(files, false)};
   accept(read);
   reader.read([&](const SharedFile& file, const NamedTensor& tensor) {
     use(file.of_model, tensor);
@@ -248,7 +248,7 @@ void load_checkpoint(
     const std::string& path, CheckpointContent& content, Communicator& comm,
     const AcceptCheckpoint& accept) {
   auto& state = content.state;
-  const auto model = targets_of(state.model, {});
+  const auto model = targets_of(state.model, state.model_parts);
   const auto optimizer = targets_of(state.optimizer, state.optimizer_parts);
   auto read = visit_checkpoint(
       path, comm,

@@ -168,7 +168,7 @@ void Checkpoint::save_whole(const Position& position, const at::Tensor& generato
   comm_.on_rank_0(
       [&] {
         auto whole = content(position);
-        whole.state = {module_, optimizer_tensors(optimizer_, module_), {}};
+        whole.state = {module_, optimizer_tensors(optimizer_, module_)};
         append(whole.state.optimizer, common_state(generators));
         return save_checkpoint(directory_, whole, kept_);
       },

@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/core/arena.h"
 #include "tandem/core/trace.h"
 #include "tandem/launch/status/rank_status.h"
 
@@ -370,7 +371,7 @@ void Communicator::check_equal(const std::string& what, const std::string& text)
 }
 
 at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
-  return at::zeros({numel}, dtype);
+  return heap_allocator()("buffer", 0, {dtype, at::kCPU, true, numel});
 }
 
 Communicator::Part Communicator::find_part(int color) {

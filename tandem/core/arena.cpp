@@ -69,8 +69,9 @@ std::shared_ptr<const ArenaLayout> lay_out(
       reversed, groups, options.divisor, options.device, options.bucket_bytes);
 }
 
-// Copies the tensors' values into the arena, then makes the tensors views of the arena.
-void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
+// Copies the tensors' values into the arena if `copy` is true, then makes the tensors
+// views of the arena.
+void move_into(Arena& arena, const std::vector<NamedTensor>& tensors, bool copy) {
   std::map<std::string, size_t> slot_of;
   for (size_t i = 0; i < arena.layout().slots().size(); ++i) {
     slot_of[arena.layout().slots()[i].name] = i;
@@ -80,7 +81,9 @@ void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
     if (found != slot_of.end()) {
       auto view = arena.view(found->second);
       const at::AutoDispatchBelowADInplaceOrView guard;
-      view.copy_(entry.tensor.detach());
+      if (copy) {
+        view.copy_(entry.tensor.detach());
+      }
       at::Tensor(entry.tensor).set_data(view);
     }
   }
@@ -412,8 +415,8 @@ ModelArenas::ModelArenas(
           std::make_shared<ArenaLayout>(
               named_buffers_, std::vector<int64_t>{}, 1, options.device),
           "buffers", heap_allocator()) {
-  move_into(parameters_, named_parameters_);
-  move_into(buffers_, named_buffers_);
+  move_into(parameters_, named_parameters_, options.copy_parameters);
+  move_into(buffers_, named_buffers_, true);
   for (const auto& slot : layout->slots()) {
     for (const auto& entry : named_parameters_) {
       if (entry.name == slot.name) {
@@ -421,7 +424,8 @@ ModelArenas::ModelArenas(
       }
     }
   }
-  attach_gradients();
+  // The new arena contains zeros, and writing them would allocate its pages.
+  attach_gradients(false);
 }
 
 at::Device ModelArenas::device() const {
@@ -436,6 +440,10 @@ std::vector<NamedTensor> ModelArenas::state() const {
 }
 
 void ModelArenas::attach_gradients() {
+  attach_gradients(true);
+}
+
+void ModelArenas::attach_gradients(bool zero_missing) {
   // After a backward with create_graph, autograd would add the copies below to the
   // graph.
   const at::NoGradGuard guard;
@@ -452,7 +460,7 @@ void ModelArenas::attach_gradients() {
     auto view = gradients_.view(i);
     if (gradient.defined()) {
       view.copy_(gradient);
-    } else {
+    } else if (zero_missing) {
       view.zero_();
     }
     gradient = view;

@@ -246,6 +246,9 @@ struct ModelArenaOptions {
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
+  // False: the arena of the parameters has zeros instead of their values, because the
+  // values of another rank will be copied into it. Its pages are not allocated yet.
+  bool copy_parameters = true;
   // Device of the arenas, to which the model's tensors are moved. Not set: the device
   // of the model.
   c10::optional<at::Device> device;
@@ -258,9 +261,10 @@ struct ModelArenaOptions {
 /// twice (tied weights) has one slot, under its first name.
 class ModelArenas {
  public:
-  /// Copies the values into arenas and makes the tensors views of the arenas. The .grad
-  /// of each trainable parameter becomes a view of the gradient arena. `parameters` and
-  /// `buffers` are in order of registration.
+  /// Copies the values into arenas and makes the tensors views of the arenas, one
+  /// tensor after another, so that the memory of the earlier tensors can be reused. The
+  /// .grad of each trainable parameter becomes a view of the gradient arena.
+  /// `parameters` and `buffers` are in order of registration.
   ModelArenas(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, const ModelArenaOptions& options = {});
@@ -310,6 +314,7 @@ class ModelArenas {
   ModelArenas(
       std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
       std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options);
+  void attach_gradients(bool zero_missing);
 
   std::vector<NamedTensor> named_parameters_;
   std::vector<NamedTensor> named_buffers_;

@@ -48,9 +48,10 @@ bool is_about_sizes(const std::string& target, const json::array_t& outputs) {
 // Turns an ExportedProgram into a graph.
 class ProgramReader {
  public:
-  explicit ProgramReader(const std::string& path)
+  ProgramReader(const std::string& path, StateValues values)
       : where_("'" + path + "'"),
         path_(path),
+        values_(values),
         archive_(path),
         program_(archive_.program()) {}
 
@@ -284,7 +285,8 @@ class ProgramReader {
     for (const auto& input : inputs) {
       by_state_name[input.state_name].push_back(&input);
     }
-    for (const auto& tied : find_tied(archive_.state(), path_)) {
+    for (const auto& tied :
+         find_tied(archive_.state(values_ == StateValues::read), path_)) {
       std::vector<const StateInput*> uses;
       for (const auto& name : tied.names) {
         for (const auto* input : by_state_name[name]) {
@@ -554,6 +556,7 @@ class ProgramReader {
   // The file, and the node that is read, for messages.
   std::string where_;
   const std::string& path_;
+  StateValues values_;
   const Pt2Archive archive_;
   const json program_;
   const Pt2Names names_ = {
@@ -578,9 +581,9 @@ const char* const kExportLine =
     "torch.export.export(model.train(), (x,), "
     "dynamic_shapes=({0: torch.export.Dim(\"batch\")},))";
 
-Graph read_pt2(const std::string& path) {
+Graph read_pt2(const std::string& path, StateValues values) {
   try {
-    return ProgramReader(path).read();
+    return ProgramReader(path, values).read();
   } catch (const nlohmann::json::exception& error) {
     fail_pt2(path, "is damaged (" + first_line(error) + ")");
   } catch (const c10::Error& error) {

@@ -132,20 +132,20 @@ json Pt2Archive::program() const {
       path_, most_values(kBytesPerJsonValue));
 }
 
-std::vector<NamedTensor> Pt2Archive::state() const {
-  return tensors("weights", kOldState);
+std::vector<NamedTensor> Pt2Archive::state(bool read_values) const {
+  return tensors("weights", kOldState, read_values);
 }
 
 std::map<std::string, at::Tensor> Pt2Archive::constants() const {
   std::map<std::string, at::Tensor> named;
-  for (const auto& [name, tensor] : tensors("constants", kOldConstants)) {
+  for (const auto& [name, tensor] : tensors("constants", kOldConstants, true)) {
     named[name] = tensor;
   }
   return named;
 }
 
 std::vector<NamedTensor> Pt2Archive::tensors(
-    const std::string& kind, const std::string& old_record) const {
+    const std::string& kind, const std::string& old_record, bool read_values) const {
   const std::string folder = "data/" + kind + "/";
   const std::string saved = folder + model_ + ".pt";
   std::vector<NamedTensor> found;
@@ -154,7 +154,7 @@ std::vector<NamedTensor> Pt2Archive::tensors(
   } else if (zip_.find(saved) != nullptr) {
     found = saved_tensors(saved);
   } else {
-    found = raw_tensors(folder, model_ + "_" + kind + "_config.json");
+    found = raw_tensors(folder, model_ + "_" + kind + "_config.json", read_values);
   }
   for (const auto& [name, tensor] : found) {
     // Otherwise a small file could need any amount of memory.
@@ -172,7 +172,7 @@ std::vector<NamedTensor> Pt2Archive::tensors(
 // Reads tensors from files that each contain the bytes of a storage. Several tensors
 // may share a storage.
 std::vector<NamedTensor> Pt2Archive::raw_tensors(
-    const std::string& folder, const std::string& config) const {
+    const std::string& folder, const std::string& config, bool read_values) const {
   std::vector<std::string> names;
   const auto all = parse_json(
       zip_.content_of(folder + config), path_, most_values(kBytesPerJsonValue),
@@ -198,16 +198,18 @@ std::vector<NamedTensor> Pt2Archive::raw_tensors(
     }
     const std::string& file = string_of(entry.at("path_name"));
     found.push_back(
-        {name, view_of(name, entry.at("tensor_meta"), folder + file, storages[file])});
+        {name, view_of(
+                   name, entry.at("tensor_meta"), folder + file, read_values,
+                   storages[file])});
   }
   return found;
 }
 
 // Returns the tensor that `meta` describes. `file` contains the bytes of its storage,
-// and is read unless `storage` is set.
+// and is read unless `storage` is set or `read_values` is false.
 at::Tensor Pt2Archive::view_of(
     const std::string& name, const json& meta, const std::string& file,
-    at::Tensor& storage) const {
+    bool read_values, at::Tensor& storage) const {
   const auto dtype = pt2_dtype(integer_of(meta.at("dtype")));
   if (!dtype || !pt2_layout(integer_of(meta.at("layout")))) {
     refuse_pt2(
@@ -227,7 +229,9 @@ at::Tensor Pt2Archive::view_of(
   }
   if (!storage.defined()) {
     storage = at::empty({numel}, *dtype);
-    read_bytes(part, storage.data_ptr());
+    if (read_values) {
+      read_bytes(part, storage.data_ptr());
+    }
   }
   // A view that autograd tracks would keep the storage after its data are replaced.
   const at::AutoDispatchBelowADInplaceOrView untracked;

@@ -30,8 +30,9 @@ class Pt2Archive {
   nlohmann::json program() const;
 
   /// Returns the tensors of the state dict, in the order of the state dict. Tied
-  /// weights share their memory. Throws DataError if a tensor is damaged.
-  std::vector<NamedTensor> state() const;
+  /// weights share their memory. If `read_values` is false, the values of files of
+  /// torch 2.9 and later are not read. Throws DataError if a tensor is damaged.
+  std::vector<NamedTensor> state(bool read_values) const;
 
   /// Returns the buffers that are not in the state dict, and other constants. The keys
   /// are their names.
@@ -41,12 +42,12 @@ class Pt2Archive {
   std::string find_model() const;
   size_t most_values(size_t bytes_per_value) const;
   std::vector<NamedTensor> tensors(
-      const std::string& kind, const std::string& old_record) const;
+      const std::string& kind, const std::string& old_record, bool read_values) const;
   std::vector<NamedTensor> raw_tensors(
-      const std::string& folder, const std::string& config) const;
+      const std::string& folder, const std::string& config, bool read_values) const;
   at::Tensor view_of(
       const std::string& name, const nlohmann::json& meta, const std::string& file,
-      at::Tensor& storage) const;
+      bool read_values, at::Tensor& storage) const;
   std::vector<NamedTensor> saved_tensors(const std::string& name) const;
 
   std::string path_;

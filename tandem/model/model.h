@@ -88,6 +88,9 @@ struct ModelOptions {
   at::ScalarType dtype = at::kFloat;
   // False removes the dropout layers.
   bool dropout = true;
+  // False: the parameters and buffers of a network of torch.export may have any values,
+  // because those of another rank will be copied into them.
+  bool has_values = true;
   // Exchanges batch norm's statistics, so that training uses the samples of all ranks
   // (sync_batch_norm.h). Empty: batch norm uses this rank's samples.
   StackFunction stack_statistics;

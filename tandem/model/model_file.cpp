@@ -55,7 +55,8 @@ std::unique_ptr<Model> load_model_file(
     check_runs_as_it_is(path, options);
     return load_script_model(path);
   }
-  Graph graph = read_pt2(path);
+  Graph graph =
+      read_pt2(path, options.has_values ? StateValues::read : StateValues::unread);
   check_input(graph, path, options);
   convert(graph, options.dtype);
   if (!options.dropout) {

@@ -55,8 +55,10 @@ struct StatePart {
 struct TrainingState {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
-  // The part of each tensor of `optimizer` that this rank uses. Empty: all elements.
-  std::vector<StatePart> optimizer_parts;
+  // The part of each tensor of `model` and of `optimizer` that this rank uses. Empty:
+  // all elements.
+  std::vector<StatePart> model_parts = {};
+  std::vector<StatePart> optimizer_parts = {};
 };
 
 /// Function for a piece of a run's state. The tensors are valid during the call.

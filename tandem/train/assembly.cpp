@@ -60,6 +60,12 @@ bool resumes(const RunConfig& config, Communicator& comm) {
              "yes";
 }
 
+// Returns whether this rank needs the initial values of the parameters. If ranks divide
+// them, rank 0 sends each rank its part.
+bool needs_values(const RunConfig& config, const Communicator& comm) {
+  return comm.rank() == 0 || config.strategy.shard != Sharding::parameters;
+}
+
 std::unique_ptr<Model> model_of(
     const RunConfig& config, const Dataset& train, std::unique_ptr<Model> own,
     const std::shared_ptr<StatisticsGroup>& statistics, Communicator& comm) {
@@ -74,6 +80,7 @@ std::unique_ptr<Model> model_of(
         "computes its batch norm; change --buffers to broadcast or average");
   }
   ModelOptions options = model_options(config, train);
+  options.has_values = needs_values(config, comm);
   if (statistics != nullptr) {
     options.stack_statistics = [statistics](const at::Tensor& mine) {
       return statistics->stack(mine);
@@ -266,6 +273,7 @@ ModelArenaOptions arena_options(
   options.group_of = [&grouped](const NamedTensor& parameter) {
     return grouped.group_of.at(parameter.name);
   };
+  options.copy_parameters = needs_values(config, comm);
   options.allocate_gradients = buffers_of(comm);
   options.allocate_parameters = has_trait(config.strategy.kind, kSharesParameters)
                                     ? share_parameters(comm, model.parameters())

@@ -116,14 +116,17 @@ struct DistributedDataParallel::State {
 
   // Gives all ranks rank 0's parameters and buffers. Collective.
   void start() {
-    start_alike(comm, arenas);
     if (options.shard >= Sharding::gradients) {
       arenas.gradients().release_on_zero();
     }
     if (options.shard == Sharding::parameters) {
+      check_alike(comm, arenas);
       parts = std::make_unique<ShardedParameters>(groups.shard(), arenas.parameters());
-      parts->release();
+      parts->distribute(comm);
+      broadcast_arena(comm, arenas.buffers());
       parts->watch_thread();
+    } else {
+      start_alike(comm, arenas);
     }
   }
 

@@ -39,6 +39,7 @@ LocalSgd::LocalSgd(
   start_alike(comm, arenas_);
   if (options.outer_optimizer == OuterOptimizer::nesterov) {
     StrategyOptions checked;
+    checked.kind = StrategyKind::averaging;
     checked.outer_optimizer = options.outer_optimizer;
     checked.outer_lr = options.outer_lr;
     checked.outer_momentum = options.outer_momentum;

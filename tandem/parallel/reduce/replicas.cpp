@@ -44,10 +44,14 @@ void take_mean(Communicator& comm, at::Tensor values, SumAt sum_at, const char* 
 
 }  // namespace
 
-void start_alike(Communicator& comm, ModelArenas& arenas) {
+void check_alike(Communicator& comm, ModelArenas& arenas) {
   comm.check_equal(
       "the models or buckets",
       arenas.parameters().layout().describe() + arenas.buffers().layout().describe());
+}
+
+void start_alike(Communicator& comm, ModelArenas& arenas) {
+  check_alike(comm, arenas);
   broadcast_arena(comm, arenas.parameters());
   broadcast_arena(comm, arenas.buffers());
 }

@@ -15,6 +15,9 @@ namespace tandem {
 /// aborts the process at the first size that differs.)
 void start_alike(Communicator& comm, ModelArenas& arenas);
 
+/// Throws ConfigError if the ranks' models or buckets differ. Collective.
+void check_alike(Communicator& comm, ModelArenas& arenas);
+
 /// Replicas whose parameters have diverged.
 struct Drift {
   // Ranks whose parameters differ from rank 0's.

@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/exchange.h"
@@ -45,12 +46,17 @@ class DataParallel : public Strategy {
   }
 
   void start() override {
-    start_alike(parts_.comm, parts_.arenas);
-    update_.start();
     if (parameters_) {
-      parameters_->release();
+      check_alike(parts_.comm, parts_.arenas);
+      if (!std::exchange(loaded_, false)) {
+        parameters_->distribute(parts_.comm);
+      }
+      broadcast_arena(parts_.comm, parts_.arenas.buffers());
+    } else {
+      start_alike(parts_.comm, parts_.arenas);
     }
-    // start_alike() also changed frozen parameters.
+    update_.start();
+    // Frozen parameters have also changed.
     notify_executor(parts_);
   }
 
@@ -133,6 +139,10 @@ class DataParallel : public Strategy {
   }
 
   TrainingState state_to_load() override {
+    if (parameters_) {
+      parameters_->release();
+      loaded_ = true;
+    }
     return update_.state_to_load();
   }
 
@@ -190,6 +200,8 @@ class DataParallel : public Strategy {
   std::unique_ptr<ShardedParameters> parameters_;
   // With sharded parameters, the group of this rank, which alone has its part.
   std::unique_ptr<Communicator> alone_;
+  // True if each rank has loaded its part of the parameters.
+  bool loaded_ = false;
   // Norm that clipping computed in the last step; undefined without clipping.
   at::Tensor norm_;
   NoSink no_sink_;

@@ -33,6 +33,21 @@ ShardedParameters::ShardedParameters(Communicator& comm, Arena& parameters)
   }
 }
 
+void ShardedParameters::distribute(Communicator& all) {
+  const Pause pause;
+  are_complete_ = false;
+  for (const auto& bucket : buckets()) {
+    all.broadcast(parameters_.slice(bucket.range), 0, parameters_.name())->wait();
+    parameters_.release_except(bucket.range, bucket.part(comm_.rank(), comm_.size()));
+  }
+  const auto& layout = parameters_.layout();
+  for (const auto& range : layout.ranges()) {
+    if (!layout.segments()[static_cast<size_t>(range.segment)].trainable) {
+      all.broadcast(parameters_.slice(range), 0, parameters_.name())->wait();
+    }
+  }
+}
+
 void ShardedParameters::release() {
   const Pause pause;
   are_complete_ = false;

@@ -37,6 +37,10 @@ class ShardedParameters : private CallListener {
   /// divide evenly among the ranks.
   ShardedParameters(Communicator& comm, Arena& parameters);
 
+  /// Gives each rank its part of rank 0's trainable parameters, one bucket after
+  /// another, and the frozen parameters. `all` has the ranks of all shard groups.
+  void distribute(Communicator& all);
+
   /// Releases all parts of other ranks. Call it when every rank has all parameters.
   void release();
 

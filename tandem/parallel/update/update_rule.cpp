@@ -75,27 +75,52 @@ void UpdateRule::update(const StepScalars& step) {
   }
 }
 
+// Returns the part of each slot that this rank updates; for slots outside of buckets,
+// all elements.
+std::vector<StatePart> UpdateRule::own_parts(const ArenaLayout& layout) const {
+  const auto& slots = layout.slots();
+  std::vector<StatePart> parts;
+  for (const auto& slot : slots) {
+    parts.push_back({0, slot.numel});
+  }
+  for (const auto& bucket : layout.buckets()) {
+    const auto mine = bucket.part(replicas_.rank(), replicas_.size());
+    for (const size_t i : bucket.slots) {
+      const auto part = slots[i].range().overlap(mine);
+      parts[i] = {part.begin - slots[i].offset, part.end - slots[i].offset};
+    }
+  }
+  return parts;
+}
+
+std::vector<StatePart> UpdateRule::own_parts_of_model() const {
+  const auto parts = own_parts(parts_.arenas.parameters().layout());
+  const auto& tensors = parts_.arenas.tensors();
+  std::vector<StatePart> of_model;
+  for (const auto& entry : parts_.arenas.state()) {
+    const auto slot = std::find_if(
+        tensors.begin(), tensors.end(),
+        [&](const at::Tensor& tensor) { return tensor.is_same(entry.tensor); });
+    of_model.push_back(
+        slot == tensors.end() ? StatePart{0, entry.tensor.numel()}
+                              : parts[static_cast<size_t>(slot - tensors.begin())]);
+  }
+  return of_model;
+}
+
 TrainingState UpdateRule::state_to_load() {
   auto state = local_state(parts_.arenas, parts_.optimizer);
   if (!sharded_) {
     return state;
   }
+  if (divides_parameters_) {
+    state.model_parts = own_parts_of_model();
+  }
   for (const Arena* arena : parts_.optimizer.state()) {
     const auto& layout = arena->layout();
-    const auto& slots = layout.slots();
-    std::vector<StatePart> parts;
-    for (const auto& slot : slots) {
-      parts.push_back({0, slot.numel});
-    }
-    for (const auto& bucket : layout.buckets()) {
-      const auto mine = bucket.part(replicas_.rank(), replicas_.size());
-      for (const size_t i : bucket.slots) {
-        const auto part = slots[i].range().overlap(mine);
-        parts[i] = {part.begin - slots[i].offset, part.end - slots[i].offset};
-      }
-    }
-    for (size_t i = 0; i < slots.size(); ++i) {
-      if (arena->holds(slots[i].segment)) {
+    const auto parts = own_parts(layout);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (arena->holds(layout.slots()[i].segment)) {
         state.optimizer_parts.push_back(parts[i]);
       }
     }

@@ -55,13 +55,14 @@ class UpdateRule {
   /// gathered at the replica that visits it, and released afterwards.
   void visit_state(const StateVisitor& visit, bool may_visit);
 
-  /// Returns the state of this rank, and the parts of the optimizer's state that it
-  /// uses.
+  /// Returns the state of this rank, and the parts of it that this rank uses.
   TrainingState state_to_load();
 
  private:
   std::vector<int> visitors_of_buckets(
       const TrainingState& outside, bool may_visit) const;
+  std::vector<StatePart> own_parts(const ArenaLayout& layout) const;
+  std::vector<StatePart> own_parts_of_model() const;
   std::vector<Arena*> divided_arenas() const;
   std::vector<TrainingState> pieces() const;
   const std::vector<Bucket>& buckets() const {
