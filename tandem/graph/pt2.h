@@ -9,7 +9,7 @@ namespace tandem {
 /// Python expression that exports a model so that tandem can train it.
 extern const char* const kExportLine;
 
-/// Whether the values of parameters and buffers are read from a file.
+/// Treatment of the values of parameters and buffers in a file.
 enum class StateValues { read, unread };
 
 /// Reads a network from a file of Python's torch.export.save (torch 2.6 or later).
