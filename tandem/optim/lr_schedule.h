@@ -44,6 +44,7 @@ class LrSchedule {
   const PlateauState& plateau() const {
     return plateau_;
   }
+  /// Continues from the state of a checkpoint.
   void continue_from(const PlateauState& plateau) {
     plateau_ = plateau;
   }

@@ -255,15 +255,19 @@ class DistributedDataParallel {
   /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas();
 
-  // For ShardedOptimizer and Checkpoint: the share of this rank, the ranks that divide
-  // the values, and the index of this group among the replicas.
-  const OwnShare& own_share() const;
-  Communicator& shard_group();
-  int shard_group_index() const;
+  /// Returns the kind of sharding.
   Sharding shard() const;
-  // For ShardedOptimizer: registers the tensors that it updates, and removes them.
-  // own() throws ConfigError if a tensor is not of own_parameters(), or is registered.
+  /// Returns the ranks that divide the values among them.
+  Communicator& shard_group();
+  /// Returns the index of this group among the groups that are replicas of each other.
+  int shard_group_index() const;
+
+  // For Checkpoint: the share of this rank.
+  const OwnShare& own_share() const;
+  // For ShardedOptimizer: registers the tensors that it updates. Throws ConfigError if a
+  // tensor is not of own_parameters(), or is registered.
   void own(const std::vector<at::Tensor>& tensors);
+  // For ShardedOptimizer: removes registered tensors.
   void disown(const std::vector<at::Tensor>& tensors);
   // For ShardedOptimizer: sends updated parameters to ranks that keep them.
   void gather_updated();
