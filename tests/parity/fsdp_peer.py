@@ -36,7 +36,7 @@ def make_net():
 
 def samples():
     torch.manual_seed(1)
-    return torch.randn(SAMPLES, 20).double(), torch.randint(0, 10, (SAMPLES,))
+    return torch.randn(SAMPLES, 20, dtype=torch.float).double(), torch.randint(0, 10, (SAMPLES,))
 
 
 def optimize(net, steps, batches_of, clip):

@@ -8,13 +8,20 @@
 
 namespace tandem::network_parity_test {
 
+class NetworkParity : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!python_has("torch numpy", newest_python())) {
+      GTEST_SKIP()
+          << "no torch of PyPI; scripts/setup --torchrun, then scripts/test -R "
+             "NetworkParity";
+    }
+  }
+};
+
 // The script has all modules and functions; these stand for the kinds of operators that
 // tandem computes itself.
-TEST(NetworkParity, ModulesOfTorchTrainAsInPyTorch) {
-  if (!python_has("torch numpy", newest_python())) {
-    GTEST_SKIP() << "no torch of PyPI; scripts/setup --torchrun, then scripts/test -R "
-                    "NetworkParity";
-  }
+TEST_F(NetworkParity, ModulesOfTorchTrainAsInPyTorch) {
   const Scratch scratch;
   const auto found = run_python(
       {source_dir() + "/tests/graph/nn_parity.py", program(), scratch.path(),
@@ -27,11 +34,7 @@ TEST(NetworkParity, ModulesOfTorchTrainAsInPyTorch) {
   EXPECT_THAT(found.output, testing::HasSubstr("12 trained"));
 }
 
-TEST(NetworkParity, ShardedTrainingEqualsFsdp2) {
-  if (!python_has("torch numpy", newest_python())) {
-    GTEST_SKIP() << "no torch of PyPI; scripts/setup --torchrun, then scripts/test -R "
-                    "NetworkParity";
-  }
+TEST_F(NetworkParity, ShardedTrainingEqualsFsdp2) {
   struct Ranks {
     const char* backend;
     const char* count;
@@ -48,6 +51,15 @@ TEST(NetworkParity, ShardedTrainingEqualsFsdp2) {
     EXPECT_TRUE(found.status.ok()) << found.output << found.errors;
     EXPECT_THAT(found.output, testing::HasSubstr("--shard parameters over"));
   }
+}
+
+TEST_F(NetworkParity, OptimizersEqualTorchOptim) {
+  const Scratch scratch;
+  const auto found = run_python(
+      {source_dir() + "/tests/parity/optimizer_peer.py", program(), scratch.path()},
+      newest_python());
+  EXPECT_TRUE(found.status.ok()) << found.output << found.errors;
+  EXPECT_THAT(found.output, testing::HasSubstr("muon: "));
 }
 
 }  // namespace tandem::network_parity_test
