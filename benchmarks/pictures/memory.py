@@ -37,10 +37,12 @@ def memory_of_step(path):
         events = json.load(file)["traceEvents"]
     step = next(event for event in events
                 if event["ph"] == "X" and event["name"] == f"ProfilerStep#{STEP}")
-    memory = [[round((event["ts"] - step["ts"]) / 1000, 2), round(event["args"]["MiB"], 1)]
-              for event in events if event["ph"] == "C"]
-    return {"ms": round(step["dur"] / 1000, 1),
-            "memory": [point for point in memory if 0 <= point[0] <= step["dur"] / 1000]}
+    memory = [[round((event["ts"] - step["ts"]) / 1000, 1), round(event["args"]["MiB"], 1)]
+              for event in events
+              if event["ph"] == "C" and 0 <= event["ts"] - step["ts"] <= step["dur"]]
+    corners = [point for before, point, after in zip(memory, memory[1:], memory[2:])
+               if not before[1] == point[1] == after[1]]
+    return {"ms": round(step["dur"] / 1000, 1), "memory": [memory[0], *corners, memory[-1]]}
 
 
 def record(program):
@@ -59,7 +61,7 @@ def record(program):
             kinds[kind] = memory_of_step(os.path.join(out, "trace", "rank-1.json"))
             shutil.rmtree(out)
     with open(RECORD, "w", encoding="utf-8") as file:
-        json.dump({"date": time.strftime("%Y-%m-%d"), "kinds": kinds}, file, indent=1)
+        json.dump({"date": time.strftime("%Y-%m-%d"), "kinds": kinds}, file)
         file.write("\n")
 
 
