@@ -264,8 +264,8 @@ class DistributedDataParallel {
 
   // For Checkpoint: the share of this rank.
   const OwnShare& own_share() const;
-  // For ShardedOptimizer: registers the tensors that it updates. Throws ConfigError if a
-  // tensor is not of own_parameters(), or is registered.
+  // For ShardedOptimizer: registers the tensors that it updates. Throws ConfigError if
+  // a tensor is not of own_parameters(), or is registered.
   void own(const std::vector<at::Tensor>& tensors);
   // For ShardedOptimizer: removes registered tensors.
   void disown(const std::vector<at::Tensor>& tensors);
