@@ -50,18 +50,22 @@ std::string LoopShare::divided_name(const std::string& name) const {
 
 TrainingState LoopShare::collect(
     const std::vector<NamedTensor>& optimizer, const std::vector<int>& writers) {
-  TrainingState mine;
   if (ddp_.shard_group_index() != 0) {
-    return mine;
+    return {};
   }
+  return {collect_model(writers), collect_optimizer(optimizer, writers)};
+}
+
+std::vector<NamedTensor> LoopShare::collect_optimizer(
+    const std::vector<NamedTensor>& optimizer, const std::vector<int>& writers) {
   Communicator& group = ddp_.shard_group().host_group();
-  const bool is_first = group.rank() == 0;
+  std::vector<NamedTensor> mine;
   std::vector<StatePiece> pieces;
   for (const auto& [name, tensor] : optimizer) {
     if (const auto parameter = parameter_of_state(name); !parameter.empty()) {
       pieces.push_back({name, tensor, parts_.at(parameter)});
-    } else if (is_first) {
-      mine.optimizer.push_back({name, tensor});
+    } else if (group.rank() == 0) {
+      mine.push_back({name, tensor});
     }
   }
   const auto state = collect_pieces(
@@ -70,26 +74,32 @@ TrainingState LoopShare::collect(
         return parameters_.at(parameter_of_state(name));
       },
       group);
-  mine.optimizer.insert(mine.optimizer.end(), state.begin(), state.end());
+  mine.insert(mine.end(), state.begin(), state.end());
+  return mine;
+}
 
-  std::map<std::string, at::Tensor> collected;
-  if (divides_model()) {
-    pieces.clear();
-    for (const auto& [name, tensor] : ddp_.own_parameters()) {
+std::vector<NamedTensor> LoopShare::collect_model(const std::vector<int>& writers) {
+  Communicator& group = ddp_.shard_group().host_group();
+  std::vector<StatePiece> pieces;
+  for (const auto& [name, tensor] : ddp_.own_parameters()) {
+    if (divides_model()) {
       pieces.push_back({name, tensor, parts_.at(name)});
     }
-    for (const auto& [name, tensor] : collect_pieces(
-             pieces, writers,
-             [this](const std::string& name) { return parameters_.at(name); }, group)) {
-      collected[name] = tensor;
-    }
   }
+  std::map<std::string, at::Tensor> collected;
+  for (const auto& [name, tensor] : collect_pieces(
+           pieces, writers,
+           [this](const std::string& name) { return parameters_.at(name); }, group)) {
+    collected[name] = tensor;
+  }
+  std::vector<NamedTensor> mine;
   for (const auto& entry : module_) {
     const auto name = divided_name(entry.name);
-    if (name.empty() && is_first) {
-      mine.model.push_back(entry);
-    } else if (const auto found = collected.find(name); found != collected.end()) {
-      mine.model.push_back({entry.name, found->second});
+    const auto found = collected.find(name);
+    if (found != collected.end()) {
+      mine.push_back({entry.name, found->second});
+    } else if (name.empty() && group.rank() == 0) {
+      mine.push_back(entry);
     }
   }
   return mine;

@@ -47,6 +47,9 @@ class LoopShare {
   void load_model(const std::vector<NamedTensor>& parts);
 
  private:
+  std::vector<NamedTensor> collect_optimizer(
+      const std::vector<NamedTensor>& optimizer, const std::vector<int>& writers);
+  std::vector<NamedTensor> collect_model(const std::vector<int>& writers);
   std::vector<NamedTensor> part_of_parameter(
       const std::string& parameter, const NamedTensor& whole) const;
   // Returns the name of the divided parameter that has this name in the module; "" for
