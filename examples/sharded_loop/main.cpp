@@ -2,8 +2,11 @@
 // state, of the gradients, or of the parameters, and computes products in bfloat16.
 //
 //   tandem launch --nproc-per-node 2 ./sharded_loop [SHARD] [EPOCHS] [SAMPLES]
+//   [DIRECTORY]
 //
-// SHARD is none, optimizer, gradients or parameters.
+// SHARD is none, optimizer, gradients or parameters. With a DIRECTORY, the loop saves a
+// checkpoint after each epoch and resumes from the newest one, on any number of ranks
+// and with any SHARD.
 
 #include <tandem/parallel/ddp/sharded_optimizer.h>
 #include <tandem/tandem.h>
@@ -12,6 +15,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 int main(int argc, char** argv) {
   const int64_t epochs = argc > 2 ? std::atoll(argv[2]) : 1;
@@ -32,6 +36,14 @@ int main(int argc, char** argv) {
       ddp, torch::optim::AdamOptions(1e-3));
   tandem::GradScaler scaler;
 
+  const std::string directory = argc > 4 ? argv[4] : "";
+  tandem::Checkpoint checkpoint(directory, *net, optimizer, *run.comm);
+  checkpoint.add_state(scaler.state().named_views());
+  tandem::Position at;
+  if (!directory.empty()) {
+    checkpoint.resume(at);
+  }
+
   tandem::SamplerOptions shard;
   shard.num_shards = run.comm->size();
   shard.shard = run.comm->rank();
@@ -44,9 +56,10 @@ int main(int argc, char** argv) {
     scaler.step(optimizer);
     scaler.update();
     optimizer.zero_grad();
+    ++at.step;
   };
-  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    loader.seek(epoch);
+  while (at.epoch < epochs) {
+    loader.seek(at.epoch);
     tandem::Batch batch;
     double loss_sum = 0;
     while (loader.next(batch)) {
@@ -65,8 +78,11 @@ int main(int argc, char** argv) {
     ddp.join(step);  // takes part in the steps of ranks that have more batches
     std::printf(
         "rank %d  epoch %lld  loss %.4f\n", run.comm->rank(),
-        static_cast<long long>(epoch + 1),
+        static_cast<long long>(++at.epoch),
         loss_sum / static_cast<double>(loader.num_batches()));
+    if (!directory.empty()) {
+      checkpoint.save(at);
+    }
   }
   ddp.check();
   ddp.gather_parameters();

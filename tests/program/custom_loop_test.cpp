@@ -34,10 +34,13 @@ TEST(CompiledLoop, HasTheLossOfTheNetwork) {
 }
 
 // Returns the hashes of the weights that ranks print.
-std::set<std::string> weights_of_sharded_loop(int ranks, const std::string& shard) {
-  const auto run = run_ok(
+std::set<std::string> weights_of_sharded_loop(
+    int ranks, const std::string& shard, const std::string& epochs = "1",
+    const Arguments& directory = {}) {
+  const auto run = run_ok(with(
       {"launch", "--nproc-per-node", std::to_string(ranks), program("sharded_loop"),
-       shard, "1", "400"});
+       shard, epochs, "400"},
+      directory));
   std::set<std::string> hashes;
   for (const auto& line : lines_with(run.output, "weights ")) {
     hashes.insert(line.substr(line.find("weights ")));
@@ -54,6 +57,14 @@ TEST(ShardedLoopExample, HasOneResultForEachKindOfSharding) {
       EXPECT_EQ(weights_of_sharded_loop(ranks, shard), expected) << shard;
     }
   }
+}
+
+TEST(ShardedLoopExample, ResumesWithOtherSharding) {
+  const Scratch scratch;
+  const auto whole = weights_of_sharded_loop(3, "none", "2");
+  weights_of_sharded_loop(3, "parameters", "1", {scratch / "checkpoints"});
+  EXPECT_EQ(
+      weights_of_sharded_loop(3, "optimizer", "2", {scratch / "checkpoints"}), whole);
 }
 
 class ResumableLoop : public testing::Test {
