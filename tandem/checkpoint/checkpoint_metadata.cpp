@@ -24,16 +24,21 @@ int64_t number(
   return *value;
 }
 
+double real(
+    const FileMetadata& metadata, const std::string& key, const std::string& path) {
+  const auto value = parse_number<double>(text(metadata, key));
+  if (!value) {
+    fail_checkpoint(path, "has no " + key);
+  }
+  return *value;
+}
+
 BestTest best_in(const FileMetadata& metadata, const std::string& path) {
   if (text(metadata, "best_step").empty()) {
     return {};
   }
-  const auto loss = parse_number<double>(text(metadata, "best_loss"));
-  if (!loss) {
-    fail_checkpoint(path, "has no best_loss");
-  }
   return {
-      *loss, number(metadata, "best_step", path),
+      real(metadata, "best_loss", path), number(metadata, "best_step", path),
       number(metadata, "evaluations_since_best", path)};
 }
 
@@ -41,12 +46,9 @@ PlateauState plateau_in(const FileMetadata& metadata, const std::string& path) {
   if (text(metadata, "plateau_best").empty()) {
     return {};
   }
-  const auto best = parse_number<double>(text(metadata, "plateau_best"));
-  if (!best) {
-    fail_checkpoint(path, "has no plateau_best");
-  }
   return {
-      *best, number(metadata, "plateau_bad_evaluations", path),
+      real(metadata, "plateau_best", path),
+      number(metadata, "plateau_bad_evaluations", path),
       number(metadata, "plateau_cooldown", path),
       number(metadata, "plateau_reductions", path)};
 }

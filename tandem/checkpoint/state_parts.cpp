@@ -49,8 +49,10 @@ std::map<std::string, Pieces> pieces_of_all(
       tensor.dtype = static_cast<at::ScalarType>(row[1].get<int>());
       tensor.is_number = row[2];
       // Each rank that has elements of a parameter has its numbers.
-      if (!tensor.is_number || tensor.sources.empty()) {
+      if (!tensor.is_number) {
         tensor.sources.push_back({rank, {row[3], row[4]}});
+      } else if (tensor.sources.empty()) {
+        tensor.sources.push_back({rank, {0, 1}});
       }
     }
   }
@@ -71,9 +73,7 @@ void send_pieces(
     int collector, Communicator& comm) {
   for (const auto& [rank, part] : pieces.sources) {
     const bool sends = rank == comm.rank();
-    const auto target = whole.defined()
-                            ? part_of(whole, pieces.is_number ? StatePart{0, 1} : part)
-                            : at::Tensor();
+    const auto target = whole.defined() ? part_of(whole, part) : at::Tensor();
     const auto piece = sends ? mine.detach().cpu().reshape({-1}) : at::Tensor();
     if (sends && whole.defined()) {
       target.copy_(piece);
